@@ -1,2 +1,45 @@
-//! skeleton
-fn main() {}
+//! Everything a person types: `cargo xtask COMMAND`.
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | `build` | the shipped binary, checked for size |
+//! | `test [--all] [PATTERN]` | every kind of test; the closing line counts them |
+//! | `vm [--kernel 6.1\|6.12] CASE` | one VM case, its console shown live |
+//! | `demo` | the main job where people can watch it |
+//! | `bench` | the figures of BENCHMARKS.md |
+//! | `install --destdir DIR` | what a package holds, laid out as it is installed |
+//! | `setup` | what the others call first: the tools and the cache |
+
+mod bench;
+mod build;
+mod demo;
+mod install;
+mod setup;
+mod test;
+mod vm;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    let done = match args.first().map(String::as_str) {
+        Some("build") => build::run(rest),
+        Some("test") => test::run(rest),
+        Some("vm") => vm::run(rest),
+        Some("demo") => demo::run(rest),
+        Some("bench") => bench::run(rest),
+        Some("install") => install::run(rest),
+        Some("setup") => setup::run(rest),
+        _ => Err(anyhow::anyhow!(
+            "usage: cargo xtask build|test|vm|demo|bench|install|setup (see xtask/src/main.rs)"
+        )),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
