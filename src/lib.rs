@@ -1,1 +1,4 @@
 //! skeleton
+pub mod capability;
+pub mod options;
+pub mod schedule;
