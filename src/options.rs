@@ -9,11 +9,22 @@
 //! stands there: white space separates except within double quotes, quotes around a whole value or a whole word go
 //! away, and what follows a bare `--` is init's.
 
-use core::fmt::{self, Write as _};
+mod error;
+mod table;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use core::fmt;
 
 use crate::capability::{Class, same_name};
+use error::Fault;
+use table::Key;
+use words::Words;
 
 pub use crate::capability::Quiesce;
+pub use error::{OptionError, SHOWN_MAX, Warning};
+pub use table::{Row, TABLE};
 
 /// Where quell runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +192,10 @@ impl Options {
         let mut options = Self::DEFAULT;
         let mut rd_seen = [false; TABLE.len()];
         for (param, value) in Words::new(line) {
-            let (rd, name) = match (strip(param, b"rd.quell."), strip(param, b"quell.")) {
+            let (rd, name) = match (
+                param.strip_prefix(b"rd.quell."),
+                param.strip_prefix(b"quell."),
+            ) {
                 // rd. is not for this stage: the stage it is for will read it, and warn.
                 (Some(_), _) if !stage.prefers_rd() => continue,
                 (Some(name), _) => (true, name),
@@ -342,131 +356,6 @@ impl Options {
     }
 }
 
-/// Which field a row sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
-    Enable,
-    Jobs,
-    Width,
-    Timeout,
-    LastResort,
-    Quiesce,
-    Fabrics,
-    Assemble,
-    Degraded,
-    Teardown,
-    Log,
-}
-
-/// One option, as `--help`, the README and the manual page show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    key: Key,
-    /// The name after `quell.` or `--`, with dashes.
-    pub name: &'static str,
-    /// What may be given.
-    pub values: &'static str,
-    /// What holds where nothing is given.
-    pub default: &'static str,
-    /// What it does, in one line.
-    pub meaning: &'static str,
-    /// Whether a command of this version acts on it. The others are read and checked, so that one command line fits
-    /// several versions, but not shown.
-    pub works: bool,
-}
-
-/// Every option, in the order in which they are shown.
-pub const TABLE: &[Row] = &[
-    Row {
-        key: Key::Enable,
-        name: "enable",
-        values: "1, 0",
-        default: "1",
-        meaning: "0: do nothing at all, and succeed",
-        works: true,
-    },
-    Row {
-        key: Key::Jobs,
-        name: "jobs",
-        values: "auto, 1 to 1024",
-        default: "auto",
-        meaning: "workers in all; auto: one for each controller, at most 64",
-        works: true,
-    },
-    Row {
-        key: Key::Width,
-        name: "width",
-        values: "CLASS:N[,CLASS:N...], CLASS nvme, nvme-tcp, nvme-rdma, nvme-fc or nvme-loop, N 1 to 1024",
-        default: "nvme:64, all others 16",
-        meaning: "how many controllers of one class are done at once",
-        works: true,
-    },
-    Row {
-        key: Key::Timeout,
-        name: "timeout",
-        values: "seconds, 1 to 86400",
-        default: "40 in systemd-shutdown, 60 in the exitrd, 130 else",
-        meaning: "the one deadline of every acting command",
-        works: true,
-    },
-    Row {
-        key: Key::LastResort,
-        name: "lastresort",
-        values: "seconds, 0 to 86400",
-        default: "180",
-        meaning: "reset the machine this long after a controller had to be abandoned and the reboot still stands; 0: never",
-        works: true,
-    },
-    Row {
-        key: Key::Quiesce,
-        name: "quiesce",
-        values: "auto, always, off",
-        default: "auto",
-        meaning: "shut controllers down: where it wins time, always, never",
-        works: true,
-    },
-    Row {
-        key: Key::Fabrics,
-        name: "fabrics",
-        values: "leave, delete",
-        default: "leave",
-        meaning: "what to do with controllers over tcp, rdma, fc and loop",
-        works: true,
-    },
-    Row {
-        key: Key::Assemble,
-        name: "assemble",
-        values: "auto, off, or UUIDs or names by commas",
-        default: "auto",
-        meaning: "which IMSM containers are assembled",
-        works: false,
-    },
-    Row {
-        key: Key::Degraded,
-        name: "degraded",
-        values: "seconds, 0 to 86400, never",
-        default: "set by the initramfs",
-        meaning: "from the first member seen until a degraded volume is started",
-        works: false,
-    },
-    Row {
-        key: Key::Teardown,
-        name: "teardown",
-        values: "1, 0",
-        default: "1",
-        meaning: "stop arrays before the controllers are shut down",
-        works: false,
-    },
-    Row {
-        key: Key::Log,
-        name: "log",
-        values: "error, warn, info, debug, trace",
-        default: "info",
-        meaning: "the least important messages that are still written",
-        works: true,
-    },
-];
-
 /// `0/1/no/yes/off/on/false/true`.
 fn boolean(word: &str) -> Option<bool> {
     match word {
@@ -511,193 +400,4 @@ fn listed(word: &str) -> bool {
     word.split(',').all(|piece| {
         !piece.is_empty() && piece.chars().all(|c| !c.is_control() && !c.is_whitespace())
     })
-}
-
-fn strip<'a>(param: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    param.strip_prefix(prefix)
-}
-
-/// How many bytes of a name or value found are shown in a message.
-pub const SHOWN_MAX: usize = 48;
-
-/// A piece of the world's text, made fit for a log line: bounded, one line, printable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown(heapless::String<{ SHOWN_MAX + 3 }>);
-
-impl Shown {
-    fn new(bytes: &[u8]) -> Self {
-        let mut shown = heapless::String::new();
-        for chunk in bytes.utf8_chunks() {
-            let broken = if chunk.invalid().is_empty() {
-                None
-            } else {
-                Some('?')
-            };
-            for c in chunk.valid().chars().chain(broken) {
-                let c = if c.is_control() { '?' } else { c };
-                let cut = shown.len() + c.len_utf8() > SHOWN_MAX;
-                // The string has room for one more "...": neither write can fail.
-                let _ = if cut {
-                    shown.push_str("...")
-                } else {
-                    shown.push(c)
-                };
-                if cut {
-                    return Self(shown);
-                }
-            }
-        }
-        Self(shown)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    Unknown,
-    Value,
-    Missing,
-}
-
-/// An option that was not understood. Its `Display` starts with the option's name, so that `--` or `quell.` goes before
-/// it: `jobs: bad value "x" (allowed: auto, 1 to 1024)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionError {
-    row: Option<&'static Row>,
-    fault: Fault,
-    found: Shown,
-}
-
-impl OptionError {
-    fn new(row: Option<&'static Row>, fault: Fault, found: &[u8]) -> Self {
-        Self {
-            row,
-            fault,
-            found: Shown::new(found),
-        }
-    }
-
-    /// Whether there is no such option (else its value is at fault).
-    #[must_use]
-    pub const fn is_unknown(&self) -> bool {
-        self.row.is_none()
-    }
-}
-
-impl fmt::Display for OptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(row) = self.row else {
-            write!(f, "{}: unknown option (known:", self.found.0)?;
-            for (i, row) in TABLE.iter().filter(|row| row.works).enumerate() {
-                write!(f, "{} {}", if i == 0 { "" } else { "," }, row.name)?;
-            }
-            return f.write_char(')');
-        };
-        write!(f, "{}: ", row.name)?;
-        match self.fault {
-            Fault::Missing => f.write_str("needs a value")?,
-            Fault::Unknown | Fault::Value => write!(f, "bad value \"{}\"", self.found.0)?,
-        }
-        write!(f, " (allowed: {})", row.values)
-    }
-}
-
-impl core::error::Error for OptionError {}
-
-/// A word of the kernel command line that was not understood. Its `Display` is one whole line:
-/// `quell.jobs: bad value "x" (allowed: auto, 1 to 1024); taking the default, auto`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    rd: bool,
-    error: OptionError,
-}
-
-impl Warning {
-    /// What was wrong with it.
-    #[must_use]
-    pub const fn error(&self) -> &OptionError {
-        &self.error
-    }
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}quell.{}; ",
-            if self.rd { "rd." } else { "" },
-            self.error
-        )?;
-        match self.error.row {
-            None => f.write_str("ignored"),
-            Some(row) => write!(f, "taking the default, {}", row.default),
-        }
-    }
-}
-
-/// The kernel's `isspace`: ASCII white space, and 0xa0, which its table (`lib/ctype.c`) counts as Latin-1's blank.
-const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0)
-}
-
-/// The words of a kernel command line as `(parameter, value)`, cut as `next_arg` in `lib/cmdline.c` does it; ends at a
-/// bare `--` and, as a C string does, at a NUL.
-struct Words<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Words<'a> {
-    fn new(line: &'a [u8]) -> Self {
-        Self {
-            rest: line.split(|b| *b == 0).next().unwrap_or_default(),
-        }
-    }
-}
-
-impl<'a> Iterator for Words<'a> {
-    type Item = (&'a [u8], Option<&'a [u8]>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = self.rest.iter().position(|b| !is_space(*b))?;
-        let (_, args) = self.rest.split_at_checked(start)?;
-        let (quoted, args) = match args.strip_prefix(b"\"") {
-            Some(args) => (true, args),
-            None => (false, args),
-        };
-        let mut in_quote = quoted;
-        let mut equals = None;
-        let mut end = args.len();
-        for (i, byte) in args.iter().enumerate() {
-            match byte {
-                b if is_space(*b) && !in_quote => {
-                    end = i;
-                    break;
-                }
-                // The kernel keeps the position in an int that starts at 0: a first byte '=' does not count.
-                b'=' if equals.is_none() && i > 0 => equals = Some(i),
-                b'"' => in_quote = !in_quote,
-                _ => {}
-            }
-        }
-        let (word, rest) = args.split_at_checked(end)?;
-        self.rest = rest;
-        let (param, value) = match equals.and_then(|at| word.split_at_checked(at)) {
-            Some((param, value)) => (param, Some(value.strip_prefix(b"=").unwrap_or(value))),
-            None => (word, None),
-        };
-        let unquote = |text: &'a [u8]| text.strip_suffix(b"\"").unwrap_or(text);
-        let (param, value) = match value {
-            Some(value) => match value.strip_prefix(b"\"") {
-                Some(inner) => (param, Some(unquote(inner))),
-                None if quoted => (param, Some(unquote(value))),
-                None => (param, Some(value)),
-            },
-            None if quoted => (unquote(param), None),
-            None => (param, None),
-        };
-        if value.is_none() && param == b"--" {
-            self.rest = &[];
-            return None;
-        }
-        Some((param, value))
-    }
 }

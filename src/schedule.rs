@@ -71,12 +71,13 @@ struct Slot {
 }
 
 impl Slot {
+    /// Not loaded, and not looked at. All zeros, see [`Schedule::new`].
     const EMPTY: Self = Self {
-        status: Status::Done,
+        status: Status::Waiting,
         class: Class::Nvme,
         stranded: false,
         rank: 0,
-        before: NONE,
+        before: 0,
         pending: 0,
     };
 
@@ -114,7 +115,7 @@ impl<const N: usize> Default for Schedule<N> {
 }
 
 impl<const N: usize> Schedule<N> {
-    /// An empty schedule.
+    /// An empty schedule. It is all zeros, so that as a `static` it takes no room in the binary.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(N < NONE as usize, "items are counted in 16 bits") };
@@ -124,8 +125,8 @@ impl<const N: usize> Schedule<N> {
             order: [0; N],
             ready: Ready::new(),
             limits: Limits {
-                total: 1,
-                width: [1; Class::COUNT],
+                total: 0,
+                width: [0; Class::COUNT],
             },
             running: 0,
             running_of: [0; Class::COUNT],
