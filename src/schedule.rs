@@ -91,6 +91,7 @@ impl Slot {
 /// The life of an item: waiting, then running ([`next`](Self::next)), then done ([`finish`](Self::finish)); in between
 /// it may be [abandoned](Self::abandon), or it may be [skipped](Self::skip) while it waits. Calls about an item that is
 /// not where the call wants it, or not loaded, change nothing.
+#[cfg_attr(test, derive(Clone))]
 pub struct Schedule<const N: usize> {
     len: usize,
     slots: [Slot; N],
@@ -326,7 +327,8 @@ impl<const N: usize> Schedule<N> {
         self.abandoned
     }
 
-    /// Whether another item could start if this one's place were given away: if not, abandoning it wins nothing.
+    /// Whether another item could start if this one's place were given away, to be asked when [`next`](Self::next) has
+    /// nothing more: if not, abandoning it wins nothing.
     #[must_use]
     pub fn blocks_others(&self, item: u32) -> bool {
         let Some((_, slot)) = self

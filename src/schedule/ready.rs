@@ -3,6 +3,7 @@
 use crate::capability::Class;
 
 /// The heaps. Each class has as much of the array as it has items, so that none can overflow into the next.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Ready<const N: usize> {
     ranks: [u16; N],
     /// Where each class's share starts, and how much of it is in use.
@@ -95,8 +96,9 @@ impl<const N: usize> Ready<N> {
 fn rise(heap: &mut [u16], mut at: usize) {
     while at > 0 {
         let parent = (at - 1) / 2;
-        if heap.get(parent) <= heap.get(at) {
-            return;
+        match (heap.get(parent), heap.get(at)) {
+            (Some(parent), Some(rank)) if parent > rank => {}
+            _ => return,
         }
         heap.swap(parent, at);
         at = parent;

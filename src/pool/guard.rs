@@ -1,0 +1,76 @@
+//! The last resort: reboot(2) waits without bound for the lock of a device whose removal never returns. A process that
+//! outlives quell resets the machine then.
+
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+
+use super::{Ended, Foreman, Pool, State, WORKERS, worker};
+use crate::deadline::Deadline;
+use crate::{kmsg, sys};
+
+impl Pool<'_> {
+    /// Leaves a process behind that listens to the workers that are still under way, and, if one of them has not
+    /// returned after `seconds`, has `epitaph` say so and resets the machine by sysrq (Documentation/admin-guide/sysrq).
+    pub fn leave_guard(
+        &mut self,
+        foreman: &mut dyn Foreman,
+        seconds: u32,
+        epitaph: &dyn Fn(&mut dyn Iterator<Item = u32>),
+    ) -> Result<(), Errno> {
+        let root = self.root;
+        let mut keep: heapless::Vec<i32, WORKERS> = heapless::Vec::new();
+        for worker in &self.workers {
+            if worker.state != State::Idle {
+                let _ = keep.push(worker.socket.as_raw_fd());
+            }
+        }
+        worker::child(root, &keep, || {
+            kmsg::after_fork();
+            sys::proc::lock_memory();
+            // The idle ones' sockets are closed here; they are forgotten, not dropped.
+            while let Some(at) = self.workers.iter().position(|w| w.state == State::Idle) {
+                core::mem::forget(self.workers.swap_remove(at));
+            }
+            for worker in &mut self.workers {
+                if let Some(job) = worker.state.job() {
+                    // Waited for until the very end, whatever its bounds were.
+                    worker.state = State::GivenAway { job, since_ms: u64::MAX };
+                }
+            }
+            let ended = self.run(&mut Listening(foreman), Deadline::in_seconds(seconds), None);
+            if ended == Ended::Deadline {
+                epitaph(&mut self.unfinished());
+                if !root.is_fixture() {
+                    // If even this fails there is only the hardware watchdog.
+                    let _ = root.write("/proc/sysrq-trigger", b"b");
+                }
+            }
+        })
+        .map(|_| ())
+    }
+}
+
+/// A foreman that has no more jobs, and no bounds.
+struct Listening<'a>(&'a mut dyn Foreman);
+
+impl Foreman for Listening<'_> {
+    fn next(&mut self) -> Option<u32> {
+        None
+    }
+    fn blocks_others(&self, _job: u32) -> bool {
+        false
+    }
+    fn bounds(&self, _job: u32) -> super::Bounds {
+        super::Bounds { hold_ms: u64::MAX, job_ms: u64::MAX }
+    }
+    fn message(&mut self, job: u32, message: &[u8]) {
+        self.0.message(job, message);
+    }
+    fn done(&mut self, job: u32, died: bool) {
+        self.0.done(job, died);
+    }
+    fn abandon(&mut self, _job: u32) {}
+    fn tick(&mut self) {
+        self.0.tick();
+    }
+}

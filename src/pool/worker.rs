@@ -1,0 +1,136 @@
+//! What a forked process does first, and the worker's loop.
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+
+use nix::sys::signal::{SigHandler, SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::ForkResult;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::Pid;
+
+use super::{Crew, MESSAGE};
+use crate::sys::Root;
+
+/// First byte of a message that says something of the job.
+pub(super) const SAYS: u8 = 1;
+/// First byte of the message that ends a job.
+const DONE: u8 = 0;
+
+/// The worker's end of its socket.
+pub struct Reply {
+    socket: OwnedFd,
+}
+
+impl Reply {
+    /// Tells the main process something, at most [`MESSAGE`] - 1 bytes. If it is gone, nobody needs to know.
+    pub fn say(&self, message: &[u8]) {
+        let mut buf = [SAYS; MESSAGE];
+        let len = message.len().min(MESSAGE - 1);
+        if let (Some(to), Some(from)) = (buf.get_mut(1..=len), message.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        self.send(buf.get(..=len).unwrap_or_default());
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        let _ = rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL));
+    }
+}
+
+/// Makes a worker that listens on `socket`.
+pub(super) fn fork(root: &Root, socket: OwnedFd, crew: &dyn Crew) -> Result<Pid, Errno> {
+    let keep = [socket.as_raw_fd()];
+    child(root, &keep, || {
+        let reply = Reply { socket };
+        let mut job = [0; 4];
+        loop {
+            match rustix::net::recv(&reply.socket, &mut job, RecvFlags::empty()) {
+                Ok((4, _)) => {
+                    crew.work(u32::from_ne_bytes(job), &reply);
+                    reply.send(&[DONE]);
+                }
+                Err(Errno::INTR) => {}
+                // The main process has gone, or wants no more of us.
+                _ => return,
+            }
+        }
+    })
+}
+
+/// Forks a process of its own that runs `life` and ends. It has its own session, ignores the signals that end a run, has
+/// no parent-death signal (fork(2) clears it), its standard files on /dev/null, and none open but `keep`.
+pub(super) fn child(root: &Root, keep: &[RawFd], life: impl FnOnce()) -> Result<Pid, Errno> {
+    // SAFETY: this process has one thread (it never starts another), so the child may do all that the parent may.
+    match unsafe { nix::unistd::fork() } {
+        Ok(ForkResult::Parent { child }) => Pid::from_raw(child.as_raw()).ok_or(Errno::AGAIN),
+        Ok(ForkResult::Child) => {
+            detach(root, keep);
+            life();
+            // SAFETY: _exit(2) is always safe; nothing of the parent's is to be flushed or dropped twice.
+            unsafe { nix::libc::_exit(0) }
+        }
+        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
+    }
+}
+
+fn detach(root: &Root, keep: &[RawFd]) {
+    // None of these can fail in a way that is better answered than ignored: the job comes first.
+    let _ = rustix::process::setsid();
+    let _ = SigSet::all().thread_set_mask();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        // SAFETY: ignoring a signal runs no handler.
+        let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
+    }
+    let _ = rustix::process::chdir("/");
+    let mut kept: heapless::Vec<RawFd, { super::WORKERS + 1 }> = heapless::Vec::new();
+    let _ = kept.extend_from_slice(keep);
+    if let Root::Below(dir) = root {
+        let _ = kept.push(dir.as_raw_fd());
+    }
+    kept.sort_unstable();
+    // A machine without /dev/null still shuts down: the files are then closed.
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    match &null {
+        Ok(null) => {
+            let _ = rustix::stdio::dup2_stdin(null.as_fd());
+            let _ = rustix::stdio::dup2_stdout(null.as_fd());
+            let _ = rustix::stdio::dup2_stderr(null.as_fd());
+        }
+        Err(_) => close_range(0, 2),
+    }
+    let mut from = 3;
+    for fd in kept {
+        close_range(from, fd - 1);
+        from = fd + 1;
+    }
+    close_range(from, RawFd::MAX);
+    // Closed by number above.
+    core::mem::forget(null);
+}
+
+/// Closes the file descriptors `first` to `last`, which nobody uses any more.
+fn close_range(first: RawFd, last: RawFd) {
+    /// Where a kernel before 5.9 has no close_range(2): the limit that quell raises its own to.
+    const MOST: RawFd = 4096;
+    if first > last {
+        return;
+    }
+    // SAFETY: the descriptors belong to values of the parent that the child never uses nor drops.
+    unsafe {
+        if nix::libc::syscall(nix::libc::SYS_close_range, first, last, 0) != 0 {
+            for fd in first..=last.min(MOST) {
+                nix::libc::close(fd);
+            }
+        }
+    }
+}
+
+/// Takes note that a child has ended, if it has; nobody waits for one that has not.
+pub(super) fn reap(pid: Pid) {
+    let pid = nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get());
+    let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+}

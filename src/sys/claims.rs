@@ -1,0 +1,265 @@
+//! Who uses a namespace, as the kernel's files tell it: mounts, swap, holders, and the users that take no claim, so that
+//! an exclusive open would not see them: loop devices and the storage targets.
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::nvme::Inventory;
+use super::{Dev, Root};
+use crate::name::{self, Device};
+use crate::path;
+use crate::text::Printable;
+
+/// Marks every namespace (and, for passthru targets, controller) of `inv` that something uses.
+///
+/// An error means that who uses what cannot be known: nothing may be touched then.
+pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
+    mounts(root, inv).map_err(|errno| Unknown { file: "/proc/self/mountinfo", errno })?;
+    optional(swaps(root, inv)).map_err(|errno| Unknown { file: "/proc/swaps", errno })?;
+    holders(root, inv);
+    optional(loops(root, inv)).map_err(|errno| Unknown { file: "/sys/block", errno })?;
+    optional(nvmet(root, inv)).map_err(|errno| Unknown { file: "/sys/kernel/config/nvmet", errno })?;
+    optional(lio(root, inv)).map_err(|errno| Unknown { file: "/sys/kernel/config/target", errno })?;
+    optional(rnbd(root, inv)).map_err(|errno| Unknown { file: "/sys/class/rnbd-server", errno })?;
+    optional(btrfs(root, inv)).map_err(|errno| Unknown { file: "/sys/fs/btrfs", errno })?;
+    optional(bcachefs(root, inv)).map_err(|errno| Unknown { file: "/sys/fs/bcachefs", errno })
+}
+
+/// A file that would tell who uses what, and cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Which.
+    pub file: &'static str,
+    /// Why.
+    pub errno: Errno,
+}
+
+impl core::fmt::Display for Unknown {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "cannot tell what is in use, {}: {}", self.file, self.errno)
+    }
+}
+
+/// A feature that is not there has no users.
+fn optional(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        other => other,
+    }
+}
+
+/// proc(5), mountinfo: `36 35 259:2 / /mnt rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw`.
+fn mounts(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    root.lines::<4096>("/proc/self/mountinfo", |line| {
+        let mut fields = line.split(|&b| b == b' ');
+        let dev = fields.nth(2).and_then(Dev::parse);
+        let point = fields.nth(1).unwrap_or_default();
+        let source = fields.skip_while(|f| *f != b"-").nth(2).unwrap_or_default();
+        // btrfs and zfs show a number of no device; the source says which it is, or one of them.
+        let found = match dev {
+            Some(dev) if dev.major() != 0 => device_of(root, "block", dev),
+            _ => None,
+        };
+        if let Some((Device::Namespace(key), part)) = found.or_else(|| by_name(source)) {
+            inv.hold(key, format_args!("{part} mounted on {}", Printable(point)));
+        }
+    })
+}
+
+/// A device as it was found, with the name it was found by.
+type Found = (Device, crate::text::Text<40>);
+
+fn found(device: Device, name: &[u8]) -> Found {
+    (device, crate::text::Text::of(format_args!("{}", Printable(name))))
+}
+
+/// `/dev/nvme0n1p2`, by its name alone. A device below /oldroot is the same device.
+fn by_name(path: &[u8]) -> Option<Found> {
+    let path = path.strip_prefix(b"/oldroot").unwrap_or(path);
+    let name = path.strip_prefix(b"/dev/")?;
+    Some(found(name::device(name)?, name))
+}
+
+/// The NVMe device with that number, through /sys/dev/{block,char}.
+pub(super) fn device_of(root: &Root, kind: &str, dev: Dev) -> Option<Found> {
+    let mut buf = [0; 512];
+    let link = path!("/sys/dev/{kind}/{}:{}", dev.major(), dev.minor());
+    let name = root.link_name(link.as_str(), &mut buf).ok()?;
+    Some(found(name::device(name)?, name))
+}
+
+/// The NVMe device that a path which the kernel keeps (loop, targets) leads to: by name, or by what its node is.
+/// Only nodes below /dev are looked at: any other path may lie on a file system that does not answer.
+fn device_at(root: &Root, path: &[u8]) -> Option<Found> {
+    if let Some(found) = by_name(path) {
+        return Some(found);
+    }
+    let text = core::str::from_utf8(path).ok().filter(|p| p.starts_with("/dev/"))?;
+    let stat = root.stat(text).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => device_of(root, "block", Dev(stat.st_rdev)),
+        FileType::CharacterDevice => device_of(root, "char", Dev(stat.st_rdev)),
+        _ => None,
+    }
+}
+
+/// proc(5), swaps: `/dev/nvme0n1p3 partition 8388604 0 -2`.
+fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    root.lines::<4096>("/proc/swaps", |line| {
+        let file = line.split(|&b| b == b' ' || b == b'\t').next().unwrap_or_default();
+        if let Some((Device::Namespace(key), part)) = device_at(root, file) {
+            inv.hold(key, format_args!("{part} is swap"));
+        }
+    })
+}
+
+/// /sys/class/block/*/holders (Documentation/ABI/testing/sysfs-block): md, dm, bcache on the namespace or a partition.
+fn holders(root: &Root, inv: &mut Inventory) {
+    for at in 0..inv.namespaces().len() {
+        let Some(key) = inv.namespaces().get(at).map(|n| n.key) else {
+            continue;
+        };
+        let dir = path!("/sys/class/block/{key}");
+        let prefix = path!("{key}p");
+        holders_of(root, inv, key, format_args!("{key}"));
+        // A namespace that is gone has no partitions either.
+        let _ = root.entries(dir.as_str(), |entry| {
+            if entry.starts_with(prefix.as_str().as_bytes()) {
+                holders_of(root, inv, key, format_args!("{}", Printable(entry)));
+            }
+            true
+        });
+    }
+}
+
+fn holders_of(root: &Root, inv: &mut Inventory, key: name::Key, part: core::fmt::Arguments<'_>) {
+    let dir = path!("/sys/class/block/{part}/holders");
+    let _ = root.entries(dir.as_str(), |holder| {
+        let shown = Printable(holder);
+        let mut buf = [0; 128];
+        let dm = root.read(path!("/sys/class/block/{shown}/dm/name").as_str(), &mut buf);
+        match dm {
+            Ok(name) => inv.hold(key, format_args!("{part} under {shown} ({})", Printable(name))),
+            Err(_) => inv.hold(key, format_args!("{part} in {shown}")),
+        };
+        false
+    });
+}
+
+/// Documentation/ABI/testing/sysfs-block-loop: loop/backing_file.
+fn loops(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    root.entries("/sys/block", |entry| {
+        if entry.starts_with(b"loop") {
+            let mut buf = [0; 512];
+            let file = path!("/sys/block/{}/loop/backing_file", Printable(entry));
+            if let Ok(path) = root.read(file.as_str(), &mut buf)
+                && let Some((Device::Namespace(key), part)) = device_at(root, path)
+            {
+                inv.hold(key, format_args!("{} on {part}", Printable(entry)));
+            }
+        }
+        true
+    })
+}
+
+/// The NVMe target's configfs (drivers/nvme/target/configfs.c): enabled namespaces, and passthru to a controller.
+fn nvmet(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    const TOP: &str = "/sys/kernel/config/nvmet/subsystems";
+    root.entries(TOP, |subsystem| {
+        let nqn = Printable(subsystem);
+        let dir = path!("{TOP}/{nqn}/namespaces");
+        let _ = root.entries(dir.as_str(), |ns| {
+            target(root, inv, path!("{dir}/{}", Printable(ns)).as_str(), format_args!("{nqn}"));
+            true
+        });
+        target(root, inv, path!("{TOP}/{nqn}/passthru").as_str(), format_args!("{nqn}"));
+        true
+    })
+}
+
+fn target(root: &Root, inv: &mut Inventory, dir: &str, nqn: core::fmt::Arguments<'_>) {
+    if root.read_u32(path!("{dir}/enable").as_str()) != Some(1) {
+        return;
+    }
+    let mut buf = [0; 512];
+    let Ok(path) = root.read(path!("{dir}/device_path").as_str(), &mut buf) else {
+        return;
+    };
+    match device_at(root, path) {
+        Some((Device::Namespace(key), part)) => {
+            inv.hold(key, format_args!("{part} exported by nvmet as {nqn}"));
+        }
+        Some((Device::Controller(instance), _)) => {
+            inv.hold_controller(instance, format_args!("passed through by nvmet as {nqn}"));
+        }
+        None => {}
+    }
+}
+
+/// LIO's configfs (Documentation/target): a backstore names the node it uses in udev_path.
+fn lio(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    const TOP: &str = "/sys/kernel/config/target/core";
+    root.entries(TOP, |hba| {
+        let dir = path!("{TOP}/{}", Printable(hba));
+        let _ = root.entries(dir.as_str(), |backstore| {
+            let shown = Printable(backstore);
+            let mut buf = [0; 512];
+            if let Ok(path) = root.read(path!("{dir}/{shown}/udev_path").as_str(), &mut buf)
+                && let Some((Device::Namespace(key), part)) = device_at(root, path)
+            {
+                inv.hold(key, format_args!("{part} exported by LIO as {shown}"));
+            }
+            true
+        });
+        true
+    })
+}
+
+/// Documentation/ABI/testing/sysfs-class-rnbd-server: devices/*/block_dev.
+fn rnbd(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    const TOP: &str = "/sys/class/rnbd-server/ctl/devices";
+    root.entries(TOP, |device| {
+        let link = path!("{TOP}/{}/block_dev", Printable(device));
+        hold_link(root, inv, link.as_str(), "exported by rnbd");
+        true
+    })
+}
+
+/// /sys/fs/btrfs/UUID/devices/* (fs/btrfs/sysfs.c): every device of a file system, where mountinfo shows one.
+fn btrfs(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    const TOP: &str = "/sys/fs/btrfs";
+    root.entries(TOP, |uuid| {
+        let _ = root.entries(path!("{TOP}/{}/devices", Printable(uuid)).as_str(), |entry| {
+            if let Some(Device::Namespace(key)) = name::device(entry) {
+                inv.hold(key, format_args!("{} in btrfs {}", Printable(entry), Printable(uuid)));
+            }
+            true
+        });
+        true
+    })
+}
+
+/// /sys/fs/bcachefs/UUID/dev-N/block (fs/bcachefs/sysfs.c).
+fn bcachefs(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
+    const TOP: &str = "/sys/fs/bcachefs";
+    root.entries(TOP, |uuid| {
+        let dir = path!("{TOP}/{}", Printable(uuid));
+        let _ = root.entries(dir.as_str(), |entry| {
+            if entry.starts_with(b"dev-") {
+                let link = path!("{dir}/{}/block", Printable(entry));
+                hold_link(root, inv, link.as_str(), "in bcachefs");
+            }
+            true
+        });
+        true
+    })
+}
+
+fn hold_link(root: &Root, inv: &mut Inventory, link: &str, how: &str) {
+    let mut buf = [0; 512];
+    if let Ok(name) = root.link_name(link, &mut buf)
+        && let Some(Device::Namespace(key)) = name::device(name)
+    {
+        inv.hold(key, format_args!("{} {how}", Printable(name)));
+    }
+}

@@ -1,0 +1,496 @@
+//! NVMe controllers and namespaces as sysfs shows them, read once into plain tables.
+//!
+//! Sources: Documentation/ABI in the kernel tree has no file for the class, so drivers/nvme/host/{sysfs,core,multipath}.c are.
+
+use core::fmt;
+
+use rustix::io::Errno;
+
+use super::{Dev, Root};
+use crate::capability::{State, Transport};
+use crate::name::{self, Key};
+use crate::path;
+use crate::text::Text;
+
+/// Controllers one pass holds; a machine with more is done in further passes, by windows of the instance number.
+pub const CONTROLLERS: usize = 8192;
+/// Namespaces one pass holds; a controller whose namespaces find no room is left, by name.
+pub const NAMESPACES: usize = 32_768;
+/// Holders that are kept by name; beyond that "busy" is all that is said.
+pub const HOLDERS: usize = 4096;
+
+/// Address of a PCI function, `domain:bus:device.function` in hexadecimal (Documentation/PCI/sysfs-pci.rst).
+///
+/// Domains below an Intel VMD have five digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PciAddress {
+    domain: u32,
+    bus: u8,
+    /// Device (5 bits) and function (3 bits).
+    devfn: u8,
+}
+
+impl PciAddress {
+    /// `0000:05:00.0`.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = core::str::from_utf8(text).ok()?.trim();
+        let (domain, rest) = text.split_once(':')?;
+        let (bus, rest) = rest.split_once(':')?;
+        let (device, function) = rest.split_once('.')?;
+        let hex = |s: &str| u32::from_str_radix(s, 16).ok().filter(|_| s.bytes().all(|b| b.is_ascii_hexdigit()));
+        let (device, function) = (hex(device)?, hex(function)?);
+        if device > 31 || function > 7 {
+            return None;
+        }
+        Some(Self {
+            domain: hex(domain)?,
+            bus: u8::try_from(hex(bus)?).ok()?,
+            devfn: u8::try_from(device << 3 | function).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, devfn } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{:02x}.{}", devfn >> 3, devfn & 7)
+    }
+}
+
+/// Which NVMe subsystem a controller belongs to: its controllers share namespaces, so it is the unit of all work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subsystem {
+    /// `nvme-subsysN`.
+    Shared(u32),
+    /// A kernel without the nvme-subsystem class (before 4.15): every controller, by its instance, stands alone.
+    Alone(u32),
+}
+
+/// What holds a controller or namespace: an index into [`Inventory`]'s names of holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Named in the table.
+    Named(u16),
+    /// There is one, but the table was full.
+    Unnamed,
+}
+
+/// One controller, `nvme{instance}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Controller {
+    /// The N of `nvmeN`.
+    pub instance: u32,
+    /// Where it belongs.
+    pub subsystem: Subsystem,
+    /// Its PCI function; none for fabrics and platform drivers.
+    pub pci: Option<PciAddress>,
+    /// How it is attached.
+    pub transport: Transport,
+    /// The driver's state machine, when it was read.
+    pub state: State,
+    /// A driver is bound to its device.
+    pub driver_bound: bool,
+    /// That driver can be unbound.
+    pub has_unbind: bool,
+    /// SR-IOV virtual functions that are enabled on it.
+    pub vfs: u32,
+    /// The physical function, where this is a virtual one.
+    pub physfn: Option<PciAddress>,
+    /// RTD3 Entry Latency in microseconds (NVMe Base Specification, Identify Controller, bytes 88 to 91), where asked for.
+    pub rtd3e_us: Option<u32>,
+    /// Who has its character device open.
+    pub holder: Option<Holder>,
+    /// Its namespaces did not fit into the table, or could not be read.
+    pub unread: bool,
+}
+
+/// One namespace as a block device, `nvme{instance}n{head}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Namespace {
+    /// Its name's numbers.
+    pub key: Key,
+    /// Its device number.
+    pub dev: Dev,
+    /// A multipath head, so that `key.instance` is the subsystem's.
+    pub head: bool,
+    /// Who uses it or a partition of it.
+    pub holder: Option<Holder>,
+}
+
+/// The NVMe half of the machine, as it was when [`Inventory::scan`] read it.
+pub struct Inventory {
+    controllers: heapless::Vec<Controller, CONTROLLERS>,
+    namespaces: heapless::Vec<Namespace, NAMESPACES>,
+    holders: heapless::Vec<Text<96>, HOLDERS>,
+}
+
+impl Inventory {
+    /// Empty; lives in a static, since it is far too large for a stack.
+    pub const fn new() -> Self {
+        Self {
+            controllers: heapless::Vec::new(),
+            namespaces: heapless::Vec::new(),
+            holders: heapless::Vec::new(),
+        }
+    }
+
+    /// Reads the controllers with instance `from` and up, as many as one pass holds, and their namespaces.
+    ///
+    /// Returns the instance the next pass starts with, or none when this was the last. A kernel without the nvme
+    /// module has no class folder and so no controllers: that is no error.
+    pub fn scan(&mut self, root: &Root, from: u32) -> Result<Option<u32>, Errno> {
+        self.controllers.clear();
+        self.namespaces.clear();
+        self.holders.clear();
+        let end = from.saturating_add(u32::try_from(CONTROLLERS).unwrap_or(u32::MAX));
+        let mut next: Option<u32> = None;
+        let listed = root.entries("/sys/class/nvme", |entry| {
+            match name::controller(entry) {
+                Some(n) if n >= end => next = Some(next.map_or(n, |m| m.min(n))),
+                // One instance is listed once, so a window never holds more than the table.
+                Some(n) if n >= from => drop(self.controllers.push(controller(root, n))),
+                _ => {}
+            }
+            true
+        });
+        match listed {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other?,
+        }
+        self.controllers.sort_unstable_by_key(|c| c.instance);
+        self.subsystems(root)?;
+        self.private_namespaces(root);
+        self.namespaces.sort_unstable_by_key(|n| n.key);
+        self.controllers.sort_unstable_by_key(|c| (c.subsystem, c.instance));
+        Ok(next)
+    }
+
+    /// Controllers, sorted by subsystem and instance.
+    pub fn controllers(&self) -> &[Controller] {
+        &self.controllers
+    }
+
+    /// The same, to be marked.
+    pub fn controllers_mut(&mut self) -> &mut [Controller] {
+        &mut self.controllers
+    }
+
+    /// Namespaces, sorted by name.
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    /// The namespace of that name.
+    pub fn namespace_mut(&mut self, key: Key) -> Option<&mut Namespace> {
+        let at = self.namespaces.binary_search_by_key(&key, |n| n.key).ok()?;
+        self.namespaces.get_mut(at)
+    }
+
+    /// The namespaces that `group`, the controllers of one subsystem, give access to.
+    pub fn namespaces_of<'a>(&'a self, group: &'a [Controller]) -> impl Iterator<Item = &'a Namespace> {
+        let heads = match group.first().map(|c| c.subsystem) {
+            Some(Subsystem::Shared(n)) => self.of_instance(n),
+            _ => &[],
+        };
+        let private = group.iter().flat_map(|c| self.of_instance(c.instance).iter().filter(|n| !n.head));
+        heads.iter().filter(|n| n.head).chain(private)
+    }
+
+    fn of_instance(&self, instance: u32) -> &[Namespace] {
+        let start = self.namespaces.partition_point(|n| n.key.instance < instance);
+        let end = self.namespaces.partition_point(|n| n.key.instance <= instance);
+        self.namespaces.get(start..end).unwrap_or_default()
+    }
+
+    /// Puts a holder's name into the table.
+    pub fn name_holder(&mut self, holder: fmt::Arguments<'_>) -> Holder {
+        match u16::try_from(self.holders.len()) {
+            Ok(id) if self.holders.push(Text::of(holder)).is_ok() => Holder::Named(id),
+            _ => Holder::Unnamed,
+        }
+    }
+
+    /// What a holder is called: `nvme0n1p2 mounted on /`.
+    pub fn holder_name(&self, holder: Holder) -> &str {
+        match holder {
+            Holder::Named(id) => self.holders.get(usize::from(id)).map_or("", Text::as_str),
+            Holder::Unnamed => "by one of more holders than quell can name",
+        }
+    }
+
+    /// Marks the namespace `key` as used by `who`. The first holder found stays; false if it is not one of ours.
+    pub fn hold(&mut self, key: Key, who: fmt::Arguments<'_>) -> bool {
+        match self.namespace_mut(key) {
+            None => false,
+            Some(ns) if ns.holder.is_some() => true,
+            Some(_) => {
+                let holder = self.name_holder(who);
+                if let Some(ns) = self.namespace_mut(key) {
+                    ns.holder = Some(holder);
+                }
+                true
+            }
+        }
+    }
+
+    /// Marks the controller `instance` as used by `who`; false if it is not one of ours.
+    pub fn hold_controller(&mut self, instance: u32, who: fmt::Arguments<'_>) -> bool {
+        let Some(at) = self.controllers.iter().position(|c| c.instance == instance) else {
+            return false;
+        };
+        let holder = self.name_holder(who);
+        if let Some(c) = self.controllers.get_mut(at) {
+            c.holder.get_or_insert(holder);
+        }
+        true
+    }
+
+    /// Reads the subsystem class: which controller belongs where, and the multipath heads.
+    fn subsystems(&mut self, root: &Root) -> Result<(), Errno> {
+        let listed = root.entries("/sys/class/nvme-subsystem", |entry| {
+            let Some(number) = name::subsystem(entry) else {
+                return true;
+            };
+            let dir = path!("/sys/class/nvme-subsystem/nvme-subsys{number}");
+            let (mut ours, mut full) = (false, false);
+            // Links to the controllers come in any order, so heads are read in a second walk, for our window only.
+            let _ = root.entries(dir.as_str(), |entry| {
+                if let Some(at) = name::controller(entry)
+                    .and_then(|n| self.controllers.binary_search_by_key(&n, |c| c.instance).ok())
+                    && let Some(c) = self.controllers.get_mut(at)
+                {
+                    c.subsystem = Subsystem::Shared(number);
+                    ours = true;
+                }
+                true
+            });
+            if ours {
+                let read = root.entries(dir.as_str(), |entry| {
+                    if let Some(key) = name::namespace(entry) {
+                        full |= !self.add_namespace(root, dir.as_str(), key, true);
+                    }
+                    true
+                });
+                if full || read.is_err() {
+                    for c in &mut self.controllers {
+                        c.unread |= c.subsystem == Subsystem::Shared(number);
+                    }
+                }
+            }
+            true
+        });
+        match listed {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Reads the namespaces that stand below their one controller.
+    fn private_namespaces(&mut self, root: &Root) {
+        for at in 0..self.controllers.len() {
+            let Some(instance) = self.controllers.get(at).map(|c| c.instance) else {
+                continue;
+            };
+            let dir = path!("/sys/class/nvme/nvme{instance}");
+            let mut full = false;
+            let read = root.entries(dir.as_str(), |entry| {
+                if let Some(key) = name::namespace(entry) {
+                    full |= !self.add_namespace(root, dir.as_str(), key, false);
+                }
+                true
+            });
+            if let Some(c) = self.controllers.get_mut(at) {
+                c.unread |= full || read.is_err();
+            }
+        }
+    }
+
+    fn add_namespace(&mut self, root: &Root, dir: &str, key: Key, head: bool) -> bool {
+        let mut buf = [0; 32];
+        let read = root.read(path!("{dir}/{key}/dev").as_str(), &mut buf);
+        let ns = match read.map(Dev::parse) {
+            // A namespace that goes while we look: the open will say so, if it is still asked for.
+            Err(_) | Ok(None) => Namespace { key, dev: Dev(0), head, holder: None },
+            Ok(Some(dev)) => Namespace { key, dev, head, holder: None },
+        };
+        self.namespaces.push(ns).is_ok()
+    }
+}
+
+impl Default for Inventory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Reads one controller. A file that is missing is normal: each was new once, and each driver leaves some out.
+fn controller(root: &Root, instance: u32) -> Controller {
+    let dir = path!("/sys/class/nvme/nvme{instance}");
+    let mut buf = [0; 256];
+    let transport = root
+        .read(path!("{dir}/transport").as_str(), &mut buf)
+        .map_or(Transport::Other, Transport::parse);
+    let pci = if transport == Transport::Pcie {
+        root.read(path!("{dir}/address").as_str(), &mut buf)
+            .ok()
+            .and_then(PciAddress::parse)
+    } else {
+        None
+    };
+    let physfn = root
+        .link_name(path!("{dir}/device/physfn").as_str(), &mut buf)
+        .ok()
+        .and_then(PciAddress::parse);
+    Controller {
+        instance,
+        subsystem: Subsystem::Alone(instance),
+        pci,
+        transport,
+        state: state(root, instance),
+        driver_bound: root.exists(path!("{dir}/device/driver").as_str()),
+        has_unbind: root.exists(path!("{dir}/device/driver/unbind").as_str()),
+        vfs: root.read_u32(path!("{dir}/device/sriov_numvfs").as_str()).unwrap_or(0),
+        physfn,
+        rtd3e_us: None,
+        holder: None,
+        unread: false,
+    }
+}
+
+/// The controller's state right now.
+pub fn state(root: &Root, instance: u32) -> State {
+    let mut buf = [0; 32];
+    root.read(path!("/sys/class/nvme/nvme{instance}/state").as_str(), &mut buf)
+        .map_or(State::Unknown, State::parse)
+}
+
+/// True while the driver has the controller.
+pub fn is_there(root: &Root, instance: u32) -> bool {
+    root.exists(path!("/sys/class/nvme/nvme{instance}").as_str())
+}
+
+/// `nvme_core.shutdown_timeout` in seconds: what a drive without RTD3E gets (5 where it cannot be read).
+pub fn shutdown_timeout_s(root: &Root) -> u32 {
+    root.read_u32("/sys/module/nvme_core/parameters/shutdown_timeout").unwrap_or(5)
+}
+
+/// `nvme_core.admin_timeout` in seconds: what a controller that answers no admin command costs (60 where it cannot be read).
+pub fn admin_timeout_s(root: &Root) -> u32 {
+    root.read_u32("/sys/module/nvme_core/parameters/admin_timeout").unwrap_or(60)
+}
+
+/// True where the kernel itself shuts devices down in parallel (`core.async_shutdown`, a series that is not merged).
+pub fn kernel_is_async(root: &Root) -> bool {
+    let mut buf = [0; 16];
+    root.read("/sys/module/core/parameters/async_shutdown", &mut buf)
+        .is_ok_and(|text| matches!(text, b"Y" | b"y" | b"1"))
+}
+
+/// PCI functions of class 0108 (NVM, any interface) that no NVMe driver has: vfio-pci, uio or nothing.
+pub fn foreign_functions(root: &Root, mut each: impl FnMut(PciAddress, &[u8])) {
+    let mut buf = [0; 16];
+    let mut link = [0; 256];
+    // A machine without PCI has none.
+    let _ = root.entries("/sys/bus/pci/devices", |entry| {
+        let dir = path!("/sys/bus/pci/devices/{}", crate::text::Printable(entry));
+        let is_nvm = root
+            .read(path!("{dir}/class").as_str(), &mut buf)
+            .is_ok_and(|class| class.starts_with(b"0x0108"));
+        if is_nvm && let Some(address) = PciAddress::parse(entry) {
+            let driver = root.link_name(path!("{dir}/driver").as_str(), &mut link).unwrap_or_default();
+            if driver != b"nvme" {
+                each(address, driver);
+            }
+        }
+        true
+    });
+}
+
+/// Asks the controller for RTD3E, in microseconds; 0 means it says nothing. Blocks as long as the controller does, so
+/// only a worker may call it. Below a fixture root it is the number in `fixture/rtd3e/nvmeN`.
+pub fn identify_rtd3e(root: &Root, instance: u32) -> Result<u32, Errno> {
+    if root.is_fixture() {
+        return root.read_u32(path!("/fixture/rtd3e/nvme{instance}").as_str()).ok_or(Errno::NOENT);
+    }
+    let fd = root.open(path!("/dev/nvme{instance}").as_str(), rustix::fs::OFlags::RDONLY)?;
+    let mut page = Page([0; 4096]);
+    identify::controller(&fd, &mut page.0)?;
+    let field = page.0.get(88..92).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]);
+    Ok(u32::from_le_bytes(field))
+}
+
+/// Identify data is DMAed by the page.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+mod identify {
+    #![allow(unsafe_code)]
+
+    use rustix::fd::OwnedFd;
+    use rustix::io::Errno;
+    use rustix::ioctl::{Updater, ioctl, opcode};
+
+    /// `struct nvme_passthru_cmd` of linux/nvme_ioctl.h.
+    #[repr(C)]
+    #[derive(Default)]
+    struct AdminCommand {
+        opcode: u8,
+        flags: u8,
+        rsvd1: u16,
+        nsid: u32,
+        cdw2: u32,
+        cdw3: u32,
+        metadata: u64,
+        addr: u64,
+        metadata_len: u32,
+        data_len: u32,
+        cdw10: u32,
+        cdw11: u32,
+        cdw12: u32,
+        cdw13: u32,
+        cdw14: u32,
+        cdw15: u32,
+        timeout_ms: u32,
+        result: u32,
+    }
+
+    /// Identify (06h) with CNS 01h, the controller's own data structure. `timeout_ms` stays 0, the kernel's own
+    /// timeout: a shorter one makes the driver reset the controller.
+    pub(super) fn controller(fd: &OwnedFd, data: &mut [u8; 4096]) -> Result<(), Errno> {
+        const OPCODE: rustix::ioctl::Opcode = opcode::read_write::<AdminCommand>(b'N', 0x41);
+        let mut command = AdminCommand {
+            opcode: 0x06,
+            addr: data.as_mut_ptr() as u64,
+            data_len: 4096,
+            cdw10: 1,
+            ..AdminCommand::default()
+        };
+        // SAFETY: NVME_IOCTL_ADMIN_CMD reads and writes a struct nvme_passthru_cmd, which AdminCommand is to the
+        // letter, and stores at most data_len bytes at addr, which `data`, borrowed for the whole call, has.
+        unsafe { ioctl(fd, Updater::<OPCODE, AdminCommand>::new(&mut command)) }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn the_command_has_the_size_the_kernel_checks() {
+            assert_eq!(size_of::<super::AdminCommand>(), 72);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn pci_addresses_round_trip() {
+        for text in ["0000:05:00.0", "10000:e1:1f.7", "0000:ff:00.0"] {
+            assert_eq!(PciAddress::parse(text.as_bytes()).unwrap().to_string(), text);
+        }
+        for text in ["", "0000:05:00", "0000:05:20.0", "0000:05:00.8", "0000:105:00.0", "x:05:00.0", "0000:+5:00.0", "traddr=1.2.3.4,trsvcid=4420"] {
+            assert_eq!(PciAddress::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}
