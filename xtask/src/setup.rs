@@ -75,10 +75,7 @@ pub(crate) fn packages(wanted: &[(&str, &str)]) -> Result<()> {
         return Ok(());
     }
     supported()?;
-    let missing: Vec<&(&str, &str)> = wanted
-        .iter()
-        .filter(|(name, _)| !installed(name))
-        .collect();
+    let missing: Vec<&(&str, &str)> = wanted.iter().filter(|(name, _)| !installed(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -101,10 +98,12 @@ pub(crate) fn packages(wanted: &[(&str, &str)]) -> Result<()> {
 }
 
 fn install(names: &[&str]) -> Result<()> {
-    checked(Command::new("apt-get")
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["-q", "-y", "install", "--no-install-recommends"])
-        .args(names))
+    checked(
+        Command::new("apt-get")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["-q", "-y", "install", "--no-install-recommends"])
+            .args(names),
+    )
     .with_context(|| format!("apt-get install {}", names.join(" ")))
 }
 
@@ -138,7 +137,10 @@ fn supported() -> Result<()> {
         bail!("the set-up needs apt-get, which {name} does not have");
     }
     if std::env::consts::ARCH != "x86_64" {
-        bail!("the VMs are amd64 only, this machine is {}", std::env::consts::ARCH);
+        bail!(
+            "the VMs are amd64 only, this machine is {}",
+            std::env::consts::ARCH
+        );
     }
     Ok(())
 }
@@ -152,6 +154,18 @@ pub(crate) fn busybox() -> Result<PathBuf> {
         }
     }
     bail!("no busybox in {}", tree.display())
+}
+
+/// The cache's entry NAME, a folder, filled by `fill` where it is not there yet.
+pub(crate) fn cached(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    cache::entry(&cache::lock()?, name, fill)
+}
+
+/// FNV-1a: enough to tell one version of a source file from another.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Runs a command to its end; its output is shown only when it fails.
@@ -181,7 +195,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     println!("busybox: {}", busybox()?.display());
     for name in KERNELS {
         let kernel = kernel(name)?;
-        println!("kernel {name}: {} ({})", kernel.version, kernel.image.display());
+        println!(
+            "kernel {name}: {} ({})",
+            kernel.version,
+            kernel.image.display()
+        );
     }
     Ok(())
 }

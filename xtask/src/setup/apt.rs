@@ -148,7 +148,10 @@ pub(crate) fn unpacked(suite: Suite, packages: &[&str]) -> Result<PathBuf> {
     let lock = cache::lock()?;
     let entry = format!("trees/{}/{}", suite.codename()?, names.join("+"));
     cache::entry(&lock, &entry, |part| {
-        eprintln!("setup: unpacking {} into the cache, for the VMs", names.join(" "));
+        eprintln!(
+            "setup: unpacking {} into the cache, for the VMs",
+            names.join(" ")
+        );
         Apt::new(&lock, suite)?.unpack(&names, true, part)
     })
 }
@@ -160,7 +163,10 @@ fn sources_for(codename: &str) -> Result<String> {
     let security = format!("{host}-security");
     let mut text = String::new();
     for (from, suites) in [
-        (&host, vec![codename.to_owned(), format!("{codename}-updates")]),
+        (
+            &host,
+            vec![codename.to_owned(), format!("{codename}-updates")],
+        ),
         (&security, vec![format!("{codename}-security")]),
     ] {
         let Some(source) = sources.iter().find(|source| &source.suite == from) else {
@@ -176,7 +182,9 @@ fn sources_for(codename: &str) -> Result<String> {
         }
     }
     if text.is_empty() {
-        bail!("no source of Debian's own archive for {host} in /etc/apt: the VMs' packages come from there");
+        bail!(
+            "no source of Debian's own archive for {host} in /etc/apt: the VMs' packages come from there"
+        );
     }
     Ok(text)
 }
@@ -289,7 +297,10 @@ mod tests {
                     deb http://third.example/x bookworm stable\n";
         let found = one_line(list);
         assert_eq!(found.len(), 1);
-        assert_eq!(found.first().map(|s| s.uri.as_str()), Some("http://mirror.example/debian"));
+        assert_eq!(
+            found.first().map(|s| s.uri.as_str()),
+            Some("http://mirror.example/debian")
+        );
     }
 
     #[test]

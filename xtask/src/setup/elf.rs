@@ -33,7 +33,13 @@ pub(crate) fn with_libraries(tree: &Path, program: &str) -> Result<Vec<(String, 
                 .iter()
                 .map(|dir| tree.join(dir).join(&name))
                 .find(|path| path.exists())
-                .with_context(|| format!("{} needs {name}, which {} lacks", file.display(), tree.display()))?;
+                .with_context(|| {
+                    format!(
+                        "{} needs {name}, which {} lacks",
+                        file.display(),
+                        tree.display()
+                    )
+                })?;
             // The loader's path is fixed in the program; libraries go where it looks first.
             let to = if name.starts_with("ld-linux") {
                 format!("lib64/{name}")

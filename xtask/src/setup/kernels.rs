@@ -1,7 +1,7 @@
 //! Stock Debian kernels in the cache, each with the headers of the same version and the test module built against them.
 
 use super::apt::{Apt, Suite};
-use super::{Need, cache, checked, host};
+use super::{Need, cache, checked, digest, host};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,19 +91,32 @@ fn module(lock: &cache::Lock, name: &str, tree: &Path, version: &str) -> Result<
         &format!("modules/{name}-{version}-{:016x}", digest(&text)),
         |part| {
             eprintln!("setup: building slow_nvme.ko for {version}");
-            let headers = tree.join("usr/src").join(format!("linux-headers-{version}"));
+            let headers = tree
+                .join("usr/src")
+                .join(format!("linux-headers-{version}"));
             relocate(tree, &headers)?;
             for file in ["slow_nvme.c", "Makefile"] {
                 fs::copy(source.join(file), part.join(file))?;
             }
             // The compiler that built the kernel may not be the host's; for a module of this kind that is no matter.
-            checked(Command::new("make")
-                .arg("-C")
-                .arg(&headers)
-                .arg(format!("M={}", part.display()))
-                .args(["CC=gcc", "CONFIG_GCC_PLUGINS=", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))
+            checked(
+                Command::new("make")
+                    .arg("-C")
+                    .arg(&headers)
+                    .arg(format!("M={}", part.display()))
+                    .args([
+                        "CC=gcc",
+                        "CONFIG_GCC_PLUGINS=",
+                        "CONFIG_DEBUG_INFO_BTF_MODULES=",
+                        "modules",
+                    ]),
+            )
             .context("building slow_nvme.ko")?;
-            checked(Command::new("strip").arg("--strip-debug").arg(part.join("slow_nvme.ko")))
+            checked(
+                Command::new("strip")
+                    .arg("--strip-debug")
+                    .arg(part.join("slow_nvme.ko")),
+            )
         },
     )?;
     Ok(dir.join("slow_nvme.ko"))
@@ -119,11 +132,4 @@ fn relocate(tree: &Path, headers: &Path) -> Result<()> {
         fs::write(&makefile, text.replace("include /usr/src/", &here))?;
     }
     Ok(())
-}
-
-/// FNV-1a: enough to tell one version of a source file from another.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -1,3 +1,210 @@
-//! The VM bench.
-pub(crate) fn root() -> std::path::PathBuf { std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(std::path::Path::to_path_buf).unwrap_or_default() }
-pub(crate) fn run(_args: &[String]) -> anyhow::Result<()> { anyhow::bail!("not written yet") }
+//! The VM bench: stock kernels in QEMU with as many NVMe controllers as a case asks for.
+//!
+//! `case` says what a file may hold, `machine` what a VM is made of, `initramfs` what it boots into, `qemu` runs it,
+//! `console` reads what it said and `checks` judges that. The test module in `tests/slow_nvme` is the ground truth for how
+//! many controllers were in flight.
+
+mod case;
+mod checks;
+mod console;
+mod initramfs;
+mod machine;
+mod qemu;
+
+use crate::setup::KERNELS;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub(crate) use case::Case;
+pub(crate) use console::{Event, Line};
+pub(crate) use machine::{Drive, Machine};
+pub(crate) use qemu::{Boot, Exit};
+
+/// What running a case on a kernel came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What was wrong; empty is a pass.
+    pub(crate) failures: Vec<String>,
+    /// How long it took, all boots together.
+    pub(crate) wall: Duration,
+    /// The console, where it was kept.
+    pub(crate) log: Option<PathBuf>,
+    /// The console's last lines, to be shown with a failure.
+    pub(crate) tail: Vec<String>,
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// Every case below `tests/vm/`, by name.
+pub(crate) fn all_cases() -> Result<Vec<Case>> {
+    case::all()
+}
+
+/// Runs a case on a kernel; with `live` its console is shown as it comes.
+pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome> {
+    let start = Instant::now();
+    let mut machine = case.machine(kernel)?;
+    if case.quell {
+        machine = machine.quell(&crate::build::quell()?);
+    }
+    let disks = tempfile::tempdir()?;
+    let mut boots = Vec::new();
+    for script in case.scripts() {
+        let mut show = |line: &Line| {
+            if live {
+                println!("{:7.2} {}", line.wall.as_secs_f64(), raw(line));
+            }
+        };
+        boots.push(machine.boot(disks.path(), script, &mut show)?);
+    }
+    let failures = checks::failures(case, &boots);
+    let lines: Vec<String> = boots
+        .iter()
+        .enumerate()
+        .flat_map(|(n, boot)| {
+            let head = format!(
+                "--- boot {}: {:?} after {:.1} s",
+                n + 1,
+                boot.exit,
+                boot.wall.as_secs_f64()
+            );
+            std::iter::once(head).chain(boot.lines.iter().map(raw))
+        })
+        .collect();
+    let mut outcome = Outcome {
+        failures,
+        wall: start.elapsed(),
+        log: None,
+        tail: Vec::new(),
+    };
+    let dir = target_dir().join("vm");
+    let log = dir.join(format!("{}-{kernel}.log", case.name));
+    if outcome.failures.is_empty() && !live {
+        // A log that is there is a failure's.
+        let _ = fs::remove_file(log);
+    } else {
+        fs::create_dir_all(&dir)?;
+        fs::write(&log, lines.join("\n") + "\n")
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        outcome.log = Some(log);
+        let last = lines.len().saturating_sub(30);
+        outcome.tail = lines.into_iter().skip(last).collect();
+    }
+    Ok(outcome)
+}
+
+fn raw(line: &Line) -> String {
+    match line.time {
+        Some(time) => format!("[{time:12.6}] {}", line.text),
+        None => line.text.clone(),
+    }
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// `cargo xtask vm [--kernel 6.1|6.12] CASE...` and `cargo xtask vm --list`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let usage = "usage: cargo xtask vm [--kernel 6.1|6.12] CASE... | --list\nCASE is a case's name or a part of its name or title, such as B30";
+    let mut kernel = None;
+    let mut patterns = Vec::new();
+    let cases = all_cases()?;
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--list" => {
+                for case in &cases {
+                    let quick = if case.quick { "quick" } else { "" };
+                    println!(
+                        "{:32} {:8} {:5}  {}",
+                        case.name,
+                        case.kernels().join(","),
+                        quick,
+                        case.title
+                    );
+                }
+                return Ok(());
+            }
+            "--kernel" => {
+                let name = args.next().context(usage)?;
+                if !KERNELS.contains(&name.as_str()) {
+                    bail!("no kernel {name}; there are {}", KERNELS.join(" and "));
+                }
+                kernel = Some(name.as_str());
+            }
+            option if option.starts_with('-') => bail!("{usage}"),
+            pattern => patterns.push(pattern),
+        }
+    }
+    if patterns.is_empty() {
+        bail!("{usage}");
+    }
+    let chosen: Vec<&Case> = cases
+        .iter()
+        .filter(|case| patterns.iter().any(|pattern| names(case, pattern)))
+        .collect();
+    if chosen.is_empty() {
+        bail!(
+            "no case is named {}; `cargo xtask vm --list` names them",
+            patterns.join(" or ")
+        );
+    }
+    let mut failed = 0;
+    for case in chosen {
+        for on in case.kernels() {
+            if kernel.is_some_and(|kernel| kernel != on) {
+                continue;
+            }
+            let outcome = run_case(case, on, true)?;
+            failed += usize::from(!outcome.failures.is_empty());
+            report(case, on, &outcome);
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} failed");
+    }
+    Ok(())
+}
+
+/// Whether a person who says `pattern` means this case. `B3` is not `B30`.
+pub(crate) fn names(case: &Case, pattern: &str) -> bool {
+    let number = pattern
+        .strip_prefix('B')
+        .is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()));
+    if number {
+        return case
+            .title
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|word| word == pattern);
+    }
+    case.name.contains(pattern)
+}
+
+/// One line for a pass; for a failure what was wrong and the end of the console.
+pub(crate) fn report(case: &Case, kernel: &str, outcome: &Outcome) {
+    let seconds = outcome.wall.as_secs_f64();
+    if outcome.failures.is_empty() {
+        println!("vm {} on {kernel}: ok, {seconds:.0} s", case.name);
+        return;
+    }
+    for line in &outcome.tail {
+        println!("    {line}");
+    }
+    println!(
+        "vm {} on {kernel}: FAILED, {seconds:.0} s ({})",
+        case.name, case.title
+    );
+    for failure in &outcome.failures {
+        println!("    {failure}");
+    }
+    if let Some(log) = &outcome.log {
+        println!("    console: {}", log.display());
+    }
+}

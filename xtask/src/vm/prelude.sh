@@ -1,0 +1,139 @@
+# shellcheck shell=sh
+# What every case's script may call. All of it logs to the kernel log, so that lines carry the kernel's own times.
+
+say() { echo "<6>$*" >/dev/kmsg; }
+mark() { say "quell-mark: $*"; }
+die() {
+	say "quell-case: FAIL $*"
+	exit 1
+}
+
+# until SECONDS COMMAND...: tries again and again, dies when the time is up.
+until_true() {
+	_left=$(($1 * 10))
+	shift
+	until "$@"; do
+		_left=$((_left - 1))
+		[ "$_left" -gt 0 ] || die "never true: $*"
+		sleep 0.1
+	done
+}
+
+# Runs a command and logs its output line by line, as "out: ...". RC holds its exit code.
+run() {
+	RC=0
+	"$@" >/tmp/.run 2>&1 </dev/null || RC=$?
+	while read -r _line; do say "out: $_line"; done </tmp/.run
+}
+# expect_rc N COMMAND...
+expect_rc() {
+	_want=$1
+	shift
+	run "$@"
+	[ "$RC" -eq "$_want" ] || die "exit $RC, not $_want: $*"
+}
+
+# finish reboot|poweroff: the end of a script that ends the machine itself, by reboot(2) and nothing before it.
+finish() {
+	say "quell-case: script rc=0, then $1"
+	"$1" -f -n
+	sleep 1000
+}
+
+# --- NVMe ---
+# drive N: the PCI address of the N-th controller, from 1, in the order in which the machine was described.
+drive() { printf '0000:%02x:00.0' "$1"; }
+addr_of() { basename "$(readlink -f "/sys/class/nvme/$1/device")"; }
+name_of() {
+	for _c in "/sys/bus/pci/devices/$1"/nvme/nvme*; do
+		[ -e "$_c" ] && basename "$_c" && return 0
+	done
+	return 1
+}
+# The addresses of all PCIe controllers, sorted.
+addrs() {
+	for _c in /sys/class/nvme/nvme*; do
+		[ "$(cat "$_c/transport")" = pcie ] && basename "$(readlink -f "$_c/device")"
+	done | sort
+}
+count_live() {
+	_n=0
+	for _c in /sys/class/nvme/nvme*; do
+		[ "$(cat "$_c/state" 2>/dev/null)" = live ] && _n=$((_n + 1))
+	done
+	echo "$_n"
+}
+live_is() { [ "$(count_live)" -eq "$1" ]; }
+wait_nvme() { until_true 120 live_is "$1"; }
+is_block() { [ -b "$1" ]; }
+wait_block() { until_true 30 is_block "$1"; }
+unbind() { echo "$1" >/sys/bus/pci/drivers/nvme/unbind; }
+rebind() { echo "$1" >/sys/bus/pci/drivers/nvme/bind; }
+
+# slow [default_ms=MS] [slow=ADDR=MS,...] [stuck=ADDR,...] [complain=ADDR,...]: loads the module, or changes its times.
+slow() {
+	if [ -d /sys/module/slow_nvme ]; then
+		for _p in "$@"; do
+			echo "${_p#*=}" >"/sys/module/slow_nvme/parameters/${_p%%=*}"
+		done
+	else
+		insmod /case/slow_nvme.ko "$@"
+	fi
+}
+
+# --- NVMe over fabrics, target and host in this one machine ---
+_nvmet=/sys/kernel/config/nvmet
+# nvmet_subsys NAME BACKING: a subsystem with one namespace on a block device or a file.
+nvmet_subsys() {
+	modprobe nvmet
+	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	mkdir -p "$_nvmet/subsystems/$1/namespaces/1"
+	echo 1 >"$_nvmet/subsystems/$1/attr_allow_any_host"
+	printf %s "$2" >"$_nvmet/subsystems/$1/namespaces/1/device_path"
+	echo 1 >"$_nvmet/subsystems/$1/namespaces/1/enable"
+}
+# nvmet_loop NAME BACKING
+nvmet_loop() {
+	modprobe nvme-loop
+	nvmet_subsys "$1" "$2"
+	if [ ! -d "$_nvmet/ports/1" ]; then
+		mkdir "$_nvmet/ports/1"
+		echo loop >"$_nvmet/ports/1/addr_trtype"
+	fi
+	ln -s "$_nvmet/subsystems/$1" "$_nvmet/ports/1/subsystems/$1"
+}
+# nvmet_tcp NAME BACKING PORT
+nvmet_tcp() {
+	modprobe nvmet-tcp
+	nvmet_subsys "$1" "$2"
+	if [ ! -d "$_nvmet/ports/$3" ]; then
+		mkdir "$_nvmet/ports/$3"
+		echo tcp >"$_nvmet/ports/$3/addr_trtype"
+		echo ipv4 >"$_nvmet/ports/$3/addr_adrfam"
+		echo 127.0.0.1 >"$_nvmet/ports/$3/addr_traddr"
+		echo "$3" >"$_nvmet/ports/$3/addr_trsvcid"
+	fi
+	ln -s "$_nvmet/subsystems/$1" "$_nvmet/ports/$3/subsystems/$1"
+}
+# fabric OPTIONS: connects; FABRIC holds the controller's name.
+fabric() {
+	modprobe nvme-fabrics
+	until_true 10 test -c /dev/nvme-fabrics
+	exec 9<>/dev/nvme-fabrics
+	printf %s "$1" >&9 || die "cannot connect: $1"
+	read -r _answer <&9
+	exec 9>&-
+	_answer=${_answer#*instance=}
+	FABRIC=nvme${_answer%%,*}
+	say "connected $FABRIC: $1"
+}
+# connect_loop NAME [,OPTIONS]
+connect_loop() { fabric "transport=loop,nqn=$1${2-}"; }
+# connect_tcp NAME PORT [,OPTIONS]
+connect_tcp() {
+	modprobe nvme-tcp
+	fabric "transport=tcp,traddr=127.0.0.1,trsvcid=$2,nqn=$1${3-}"
+}
+# silence: from here on every packet on loopback is dropped (wants tools = ["iproute2:sbin/tc"]). speak: as before.
+silence() { tc qdisc add dev lo root netem loss 100%; }
+speak() { tc qdisc del dev lo root; }

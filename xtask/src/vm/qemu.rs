@@ -1,0 +1,193 @@
+//! Runs QEMU to the end of a boot: the console read line by line, the way it ended told by QMP.
+
+use super::console::{Event, Line};
+use anyhow::{Context, Result};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a boot ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The machine was reset (not left hanging, not powered off).
+    Reset,
+    /// The machine was powered off.
+    PowerOff,
+    /// The script came to its end and the VM was ended by us.
+    Script,
+    /// The time was up.
+    Timeout,
+    /// QEMU itself ended.
+    Died(String),
+}
+
+/// What one boot gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Boot {
+    /// The whole console.
+    pub(crate) lines: Vec<Line>,
+    /// How it ended.
+    pub(crate) exit: Exit,
+    /// From QEMU's start to the end.
+    pub(crate) wall: Duration,
+}
+
+impl Boot {
+    /// What the test module logged, in order.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.lines.iter().filter_map(Event::parse).collect()
+    }
+}
+
+/// What /init logs when the script has ended, and the prelude's `finish` before it ends the machine itself.
+pub(crate) const SCRIPT_END: &str = "quell-case: script rc=";
+
+enum Heard {
+    Line(Line),
+    Shutdown(String),
+    Eof,
+}
+
+/// Ends QEMU when it goes out of scope, however that comes.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts QEMU with `arguments` and waits for the end of the boot, at most `timeout`.
+pub(crate) fn run(
+    arguments: &[String],
+    dir: &Path,
+    timeout: Duration,
+    on_line: &mut dyn FnMut(&Line),
+) -> Result<Boot> {
+    let start = Instant::now();
+    let socket = dir.join("qmp");
+    let listener = UnixListener::bind(&socket).context("cannot make QEMU's control socket")?;
+    let child = Command::new("qemu-system-x86_64")
+        .args(arguments)
+        // A reset and a power-off both stop the VM and say so over QMP, so that neither can be taken for the other.
+        .args(["-action", "reboot=shutdown,shutdown=pause,panic=none"])
+        .args([
+            "-chardev",
+            "stdio,id=console,signal=off",
+            "-serial",
+            "chardev:console",
+        ])
+        .args(["-qmp", &format!("unix:{}", socket.display())])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(fs_err(dir)?)
+        .spawn()
+        .context("cannot start qemu-system-x86_64")?;
+    let mut child = Running(child);
+    let console = child.0.stdout.take().context("QEMU has no console")?;
+    let (tell, heard) = mpsc::channel();
+    let lines = tell.clone();
+    let reader = thread::spawn(move || read_console(console, start, &lines));
+    // QEMU connects before it does anything else; where it cannot start there is only the end of its console.
+    let control = thread::spawn(move || {
+        listener
+            .accept()
+            .ok()
+            .map(|(stream, _)| read_events(stream, &tell))
+    });
+
+    let mut boot = Boot {
+        lines: Vec::new(),
+        exit: Exit::Timeout,
+        wall: Duration::ZERO,
+    };
+    let mut take = |boot: &mut Boot, line: Line| {
+        on_line(&line);
+        boot.lines.push(line);
+    };
+    loop {
+        match heard.recv_timeout(timeout.saturating_sub(start.elapsed())) {
+            Ok(Heard::Line(line)) => {
+                // `rc=0, then reboot` is not the end yet.
+                let ended = line
+                    .text
+                    .strip_prefix(SCRIPT_END)
+                    .is_some_and(|rest| !rest.contains("then"));
+                take(&mut boot, line);
+                if ended {
+                    boot.exit = Exit::Script;
+                    break;
+                }
+            }
+            Ok(Heard::Shutdown(reason)) => {
+                boot.exit = match reason.as_str() {
+                    "guest-reset" => Exit::Reset,
+                    "guest-shutdown" => Exit::PowerOff,
+                    other => Exit::Died(other.to_owned()),
+                };
+                break;
+            }
+            Ok(Heard::Eof) | Err(RecvTimeoutError::Disconnected) => {
+                let said = std::fs::read_to_string(dir.join("stderr")).unwrap_or_default();
+                boot.exit = Exit::Died(format!("QEMU ended: {}", said.trim()));
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    boot.wall = start.elapsed();
+    drop(child);
+    // Wakes the control thread where QEMU never came.
+    let _ = UnixStream::connect(&socket);
+    let _ = reader.join();
+    let _ = control.join();
+    for rest in heard.try_iter() {
+        if let Heard::Line(line) = rest {
+            take(&mut boot, line);
+        }
+    }
+    Ok(boot)
+}
+
+fn fs_err(dir: &Path) -> Result<Stdio> {
+    Ok(std::fs::File::create(dir.join("stderr"))?.into())
+}
+
+fn read_console(console: impl std::io::Read, start: Instant, tell: &Sender<Heard>) {
+    let mut console = BufReader::new(console);
+    let mut raw = Vec::new();
+    loop {
+        raw.clear();
+        match console.read_until(b'\n', &mut raw) {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {
+                let line = Line::parse(start.elapsed(), &String::from_utf8_lossy(&raw));
+                if tell.send(Heard::Line(line)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    let _ = tell.send(Heard::Eof);
+}
+
+/// QMP: one JSON object a line. Only one event matters, so it is looked for as text.
+fn read_events(mut stream: UnixStream, tell: &Sender<Heard>) {
+    let _ = stream.write_all(b"{\"execute\":\"qmp_capabilities\"}\n");
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        if line.contains("\"event\": \"SHUTDOWN\"") {
+            let reason = line
+                .split("\"reason\": \"")
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
+            let _ = tell.send(Heard::Shutdown(reason.unwrap_or_default().to_owned()));
+            // The console's last bytes are written before the VM stops; the main loop drains them.
+            return;
+        }
+    }
+}
