@@ -14,6 +14,7 @@ mod bench;
 mod build;
 mod demo;
 mod install;
+mod native;
 mod setup;
 mod test;
 mod vm;
