@@ -2,8 +2,58 @@
 
 use super::Wanted;
 use super::tally::Tally;
+use crate::vm::{self, Case};
+use anyhow::{Result, bail};
+
+/// The kernel of the quick run, where a case can run on it.
+const QUICK_KERNEL: &str = "6.12";
 
 /// Runs them, one at a time: two machines on two cores would only make each other's timing worse.
-pub(super) fn run(_wanted: &Wanted, tally: &mut Tally) {
-    tally.step("vm cases", || anyhow::bail!("not written yet"));
+pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
+    let cases = match vm::all_cases() {
+        Ok(cases) => cases,
+        Err(error) => return tally.step("vm cases", || Err(error)),
+    };
+    for case in &cases {
+        if !takes(wanted, case) {
+            continue;
+        }
+        let on = case.kernels();
+        for (n, kernel) in on.iter().enumerate() {
+            let quick = if on.contains(&QUICK_KERNEL) {
+                *kernel == QUICK_KERNEL
+            } else {
+                n == 0
+            };
+            if wanted.all || quick {
+                tally.step(&format!("vm {} on {kernel}", case.name), || {
+                    one(case, kernel)
+                });
+            }
+        }
+    }
+}
+
+/// Who names a case gets it, quick or not.
+fn takes(wanted: &Wanted, case: &Case) -> bool {
+    match &wanted.pattern {
+        Some(pattern) => vm::names(case, pattern) || format!("vm {}", case.name).contains(pattern),
+        None => wanted.all || case.quick,
+    }
+}
+
+fn one(case: &Case, kernel: &str) -> Result<String> {
+    let outcome = vm::run_case(case, kernel, false)?;
+    if outcome.failures.is_empty() {
+        return Ok(String::new());
+    }
+    let log = outcome
+        .log
+        .map(|path| format!("\nthe whole console is in {}", path.display()))
+        .unwrap_or_default();
+    bail!(
+        "{}\n{}{log}",
+        outcome.tail.join("\n"),
+        outcome.failures.join("\n")
+    );
 }
