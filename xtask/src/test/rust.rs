@@ -6,6 +6,7 @@ use crate::build::cargo;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Instant;
 
 /// The name of the whole step; a pattern that is part of it takes all tests.
 const NAME: &str = "rust tests";
@@ -58,8 +59,17 @@ impl Count {
 
 /// Runs them.
 pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
+    let start = Instant::now();
     match tests(wanted) {
-        Ok((count, ended_well)) => tally.add(count.passed, count.failures(ended_well)),
+        Ok((count, ended_well)) => {
+            println!(
+                "{NAME}: {} passed ({:.1} s)",
+                count.passed,
+                start.elapsed().as_secs_f64()
+            );
+            let ended_well = ended_well && (count.passed > 0 || wanted.pattern.is_some());
+            tally.add(count.passed, count.failures(ended_well));
+        }
         Err(error) => tally.step(NAME, || Err(error)),
     }
 }
