@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use apt::{Suite, unpacked};
+pub(crate) use apt::{Suite, unpacked, unpacked_alone};
 pub(crate) use kernels::{KERNELS, Kernel, kernel};
 
 /// What a command is about to do, and so which tools it needs.
@@ -147,7 +147,7 @@ fn supported() -> Result<()> {
 
 /// The static busybox of the running Debian release, unpacked in the cache.
 pub(crate) fn busybox() -> Result<PathBuf> {
-    let tree = unpacked(Suite::Host, &["busybox-static"])?;
+    let tree = unpacked_alone(Suite::Host, &["busybox-static"])?;
     for path in ["bin/busybox", "usr/bin/busybox"] {
         if tree.join(path).exists() {
             return Ok(tree.join(path));

@@ -143,16 +143,30 @@ impl Apt {
 
 /// The packages, with all they depend on, unpacked in one tree of the cache.
 pub(crate) fn unpacked(suite: Suite, packages: &[&str]) -> Result<PathBuf> {
+    tree(suite, packages, true)
+}
+
+/// The packages alone, unpacked in one tree of the cache.
+pub(crate) fn unpacked_alone(suite: Suite, packages: &[&str]) -> Result<PathBuf> {
+    tree(suite, packages, false)
+}
+
+fn tree(suite: Suite, packages: &[&str], closure: bool) -> Result<PathBuf> {
     let mut names: Vec<String> = packages.iter().map(|&name| name.to_owned()).collect();
     names.sort();
     let lock = cache::lock()?;
-    let entry = format!("trees/{}/{}", suite.codename()?, names.join("+"));
+    let entry = format!(
+        "trees/{}/{}{}",
+        suite.codename()?,
+        names.join("+"),
+        if closure { "" } else { ".alone" }
+    );
     cache::entry(&lock, &entry, |part| {
         eprintln!(
             "setup: unpacking {} into the cache, for the VMs",
             names.join(" ")
         );
-        Apt::new(&lock, suite)?.unpack(&names, true, part)
+        Apt::new(&lock, suite)?.unpack(&names, closure, part)
     })
 }
 

@@ -4,6 +4,7 @@
 //! interrupted leaves nothing that looks finished, and two runs never fill the same entry.
 
 use anyhow::{Context, Result};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -28,9 +29,9 @@ pub(crate) struct Lock {
 pub(crate) fn lock() -> Result<Lock> {
     let path = root()?.join("lock");
     let file = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    if file.try_lock().is_err() {
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         eprintln!("setup: waiting for another run to leave the cache");
-        file.lock().context("cannot lock the cache")?;
+        flock(&file, FlockOperation::LockExclusive).context("cannot lock the cache")?;
     }
     Ok(Lock { _file: file })
 }

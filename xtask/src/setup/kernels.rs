@@ -13,8 +13,6 @@ pub(crate) const KERNELS: &[&str] = &["6.1", "6.12"];
 /// A kernel in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// The short name: `6.12`.
-    pub(crate) name: String,
     /// What `uname -r` says in the VM.
     pub(crate) version: String,
     /// The bootable image.
@@ -39,7 +37,6 @@ pub(crate) fn kernel(name: &str) -> Result<Kernel> {
         .context("the cached kernel has no version file")?;
     let slow_nvme = module(&lock, name, &tree, &version)?;
     Ok(Kernel {
-        name: name.to_owned(),
         image: tree.join("boot").join(format!("vmlinuz-{version}")),
         modules: tree.join("lib/modules").join(&version),
         version,

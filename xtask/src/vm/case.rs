@@ -96,7 +96,7 @@ impl Case {
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut case: Self = toml::from_str(text)?;
         name.clone_into(&mut case.name);
-        if case.script.is_some() == !case.boot.is_empty() {
+        if case.script.is_none() == case.boot.is_empty() {
             bail!("it needs either `script` or `boot`");
         }
         if case.see.is_empty() {

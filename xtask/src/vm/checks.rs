@@ -217,7 +217,7 @@ pub(crate) fn failures(case: &Case, boots: &[Boot]) -> Vec<String> {
                 boot.wall.as_secs_f64()
             ));
         }
-        if !boot.lines.iter().any(|line| ended_well(line)) {
+        if !boot.lines.iter().any(ended_well) {
             fail("the script did not come to its end with exit code 0".to_owned());
         }
         for (word, pattern) in [

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=sh
 # PID 1 of every VM: lays the usual mounts, loads what the case needs, runs its script, says how it ended.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /sbin /usr/bin /usr/sbin /var /mnt
 /bin/busybox --install -s /bin

@@ -55,6 +55,7 @@ pub(crate) struct Machine {
     contents: Contents,
 }
 
+#[allow(dead_code, reason = "demo and bench use what cases do not")]
 impl Machine {
     /// A VM with the kernel `6.1` or `6.12`, 2 cpus, 512 MiB and no drive.
     pub(crate) fn new(kernel: &str) -> Result<Self> {

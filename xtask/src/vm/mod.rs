@@ -18,9 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub(crate) use case::Case;
-pub(crate) use console::{Event, Line};
-pub(crate) use machine::{Drive, Machine};
-pub(crate) use qemu::{Boot, Exit};
+pub(crate) use console::Line;
+#[allow(unused_imports, reason = "what demo and bench stand on")]
+pub(crate) use {
+    console::Event,
+    machine::{Drive, Machine},
+    qemu::{Boot, Exit},
+};
 
 /// What running a case on a kernel came to.
 #[derive(Debug)]

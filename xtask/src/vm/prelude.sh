@@ -40,6 +40,12 @@ finish() {
 	sleep 1000
 }
 
+# pid1_is WORD...: from here on /proc/1/cmdline reads as if these were PID 1's arguments.
+pid1_is() {
+	printf '%s\000' "$@" >/tmp/.pid1
+	mount --bind /tmp/.pid1 /proc/1/cmdline
+}
+
 # --- NVMe ---
 # drive N: the PCI address of the N-th controller, from 1, in the order in which the machine was described.
 drive() { printf '0000:%02x:00.0' "$1"; }
@@ -55,6 +61,18 @@ addrs() {
 	for _c in /sys/class/nvme/nvme*; do
 		[ "$(cat "$_c/transport")" = pcie ] && basename "$(readlink -f "$_c/device")"
 	done | sort
+}
+# disks_of nvme3: its block devices, the shared heads where it has them.
+disks_of() {
+	for _s in /sys/class/nvme-subsystem/*/"$1"; do
+		for _d in "${_s%/*}"/nvme*n[0-9]* "$_s"/nvme*n[0-9]*; do
+			_b=${_d##*/}
+			case $_b in
+			*c*n*) ;; # a path of a head, not a disk
+			*) [ ! -e "/sys/block/$_b" ] || echo "$_b" ;;
+			esac
+		done
+	done
 }
 count_live() {
 	_n=0
@@ -86,7 +104,7 @@ _nvmet=/sys/kernel/config/nvmet
 # nvmet_subsys NAME BACKING: a subsystem with one namespace on a block device or a file.
 nvmet_subsys() {
 	modprobe nvmet
-	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	[ -d "$_nvmet" ] || mount -t configfs configfs /sys/kernel/config
 	mkdir -p "$_nvmet/subsystems/$1/namespaces/1"
 	echo 1 >"$_nvmet/subsystems/$1/attr_allow_any_host"
 	printf %s "$2" >"$_nvmet/subsystems/$1/namespaces/1/device_path"
@@ -134,6 +152,6 @@ connect_tcp() {
 	modprobe nvme-tcp
 	fabric "transport=tcp,traddr=127.0.0.1,trsvcid=$2,nqn=$1${3-}"
 }
-# silence: from here on every packet on loopback is dropped (wants tools = ["iproute2:sbin/tc"]). speak: as before.
-silence() { tc qdisc add dev lo root netem loss 100%; }
-speak() { tc qdisc del dev lo root; }
+# busybox would take its own tc first. silence: from here on every packet on loopback is dropped (wants tools = ["iproute2:sbin/tc"]). speak: as before.
+silence() { /case/bin/tc qdisc add dev lo root netem loss 100%; }
+speak() { /case/bin/tc qdisc del dev lo root; }
