@@ -7,7 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// The same clock in every process of one boot, so a time in `/run/quell` means the same to whoever reads it.
 pub fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1000
+        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
 /// The moment at which quell stops waiting, whatever is still under way.

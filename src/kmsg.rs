@@ -33,7 +33,9 @@ struct Logger {
     sink: Mutex<(Sink, Option<&'static Root>)>,
 }
 
-static LOGGER: Logger = Logger { sink: Mutex::new((Sink::Closed, None)) };
+static LOGGER: Logger = Logger {
+    sink: Mutex::new((Sink::Closed, None)),
+};
 
 /// Logs to standard error, as a person wants it.
 pub fn to_stderr(level: LevelFilter) {
@@ -44,7 +46,11 @@ pub fn to_stderr(level: LevelFilter) {
 pub fn to_kmsg(root: &'static Root, level: LevelFilter) -> bool {
     let file = open(root);
     let opened = file.is_some();
-    let sink = if opened { Sink::Kmsg(file) } else { Sink::Stderr };
+    let sink = if opened {
+        Sink::Kmsg(file)
+    } else {
+        Sink::Stderr
+    };
     start(sink, Some(root), level);
     opened
 }
@@ -74,7 +80,9 @@ fn start(sink: Sink, root: Option<&'static Root>, level: LevelFilter) {
 }
 
 fn open(root: &Root) -> Option<(OwnedFd, u8)> {
-    let fd = root.open("/dev/kmsg", OFlags::WRONLY | OFlags::APPEND).ok()?;
+    let fd = root
+        .open("/dev/kmsg", OFlags::WRONLY | OFlags::APPEND)
+        .ok()?;
     Some((fd, BURST))
 }
 
@@ -111,7 +119,8 @@ impl Log for Logger {
             }
             Sink::Kmsg(file) => {
                 let prefix = priority(record.level());
-                let line = Text::<{ LINE + 16 }>::of(format_args!("<{prefix}>quell: {}", record.args()));
+                let line =
+                    Text::<{ LINE + 16 }>::of(format_args!("<{prefix}>quell: {}", record.args()));
                 if file.as_ref().is_none_or(|(_, left)| *left == 0) {
                     // Closed first: two open files would not help, but cost one.
                     *file = None;

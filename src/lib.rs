@@ -1,10 +1,33 @@
-//! skeleton
+//! quell: shuts NVMe controllers down, many at once, in the last second of shutdown.
+//!
+//! The rooms, in reading order:
+//!
+//! * [`cli`] and [`command`]: from argv to a command that runs; [`context`] is what it is given.
+//! * [`options`], [`capability`] and [`schedule`] are pure: the kernel command line, what may be done to a controller and
+//!   how many at once, and which is next.
+//! * [`stage`]: where quell runs, for what, and until when ([`deadline`]).
+//! * [`quiesce`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and reports.
+//! * [`pool`]: forked workers, for all that may block.
+//! * [`sys`]: the only room with kernel files; [`name`] takes the kernel's names apart.
+//! * [`kmsg`], [`json`], [`text`] and [`errno`]: how what was found and done is told.
+//!
+//! Nothing on the shutdown path allocates: tables are statics, lines are [`text::Text`].
+
 pub mod capability;
+pub mod cli;
+pub mod command;
+pub mod context;
 pub mod deadline;
+pub mod errno;
+pub mod json;
 pub mod kmsg;
 pub mod name;
 pub mod options;
 pub mod pool;
+pub mod quiesce;
 pub mod schedule;
+pub mod shutdown;
+pub mod stage;
+pub mod status;
 pub mod sys;
 pub mod text;

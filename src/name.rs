@@ -124,6 +124,12 @@ mod tests {
         }
         assert_eq!(subsystem(b"nvme-subsys7"), Some(7));
         assert_eq!(namespace(b"nvme3n1p1"), None);
-        assert_eq!(namespace(b"nvme3n1"), Some(Key { instance: 3, head: 1 }));
+        assert_eq!(
+            namespace(b"nvme3n1"),
+            Some(Key {
+                instance: 3,
+                head: 1
+            })
+        );
     }
 }

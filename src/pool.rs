@@ -34,14 +34,17 @@ const TICK_MS: u64 = 1000;
 
 /// How a job is done: runs in the worker, may block.
 pub trait Crew {
-    /// Does the job, telling of it as it goes.
-    fn work(&self, job: u32, reply: &Reply);
+    /// Does what the order says, telling of it as it goes.
+    fn work(&self, order: &[u8], reply: &Reply);
 }
 
 /// What is done, in which order, and what comes of it: runs in the main process, never blocks.
 pub trait Foreman {
     /// The next job to start now, if there is one. It counts as running from here on.
     fn next(&mut self) -> Option<u32>;
+    /// Writes the order for a job, for [`Crew::work`]; returns its length. It must say all that the job needs: a worker
+    /// knows nothing that was learnt after it was made.
+    fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize;
     /// True if another job could start were this one's place given away.
     fn blocks_others(&self, job: u32) -> bool;
     /// How long the job may take.
@@ -83,18 +86,28 @@ pub enum Ended {
 enum State {
     Idle,
     /// Works on this job since then.
-    Running { job: u32, since_ms: u64 },
+    Running {
+        job: u32,
+        since_ms: u64,
+    },
     /// The same, but its place is another's now.
-    GivenAway { job: u32, since_ms: u64 },
+    GivenAway {
+        job: u32,
+        since_ms: u64,
+    },
     /// The same, and it is no longer waited for.
-    Left { job: u32 },
+    Left {
+        job: u32,
+    },
 }
 
 impl State {
     fn job(self) -> Option<u32> {
         match self {
             Self::Idle => None,
-            Self::Running { job, .. } | Self::GivenAway { job, .. } | Self::Left { job } => Some(job),
+            Self::Running { job, .. } | Self::GivenAway { job, .. } | Self::Left { job } => {
+                Some(job)
+            }
         }
     }
 }
@@ -103,6 +116,8 @@ struct Worker {
     socket: OwnedFd,
     pid: rustix::process::Pid,
     state: State,
+    /// Its job is one of this phase's.
+    phase: u32,
 }
 
 /// The workers of one run.
@@ -116,6 +131,7 @@ pub struct Pool<'a> {
     fork_error: Option<Errno>,
     /// A job that found no worker, since none could be made.
     unplaced: Option<u32>,
+    phase: u32,
 }
 
 impl<'a> Pool<'a> {
@@ -130,7 +146,22 @@ impl<'a> Pool<'a> {
             abandoned: 0,
             fork_error: None,
             unplaced: None,
+            phase: 0,
         }
+    }
+
+    /// Makes ready for another foreman's jobs. What is still under way is given up, and no longer listened to.
+    pub fn next_phase(&mut self, width: usize) {
+        for worker in &mut self.workers {
+            if let State::Running { job, .. } | State::GivenAway { job, .. } = worker.state {
+                self.abandoned += usize::from(matches!(worker.state, State::Running { .. }));
+                worker.state = State::Left { job };
+            }
+        }
+        self.phase += 1;
+        self.width = width.clamp(1, WIDTH_MAX);
+        self.unplaced = None;
+        self.fork_error = None;
     }
 
     /// Processes made so far.
@@ -145,11 +176,19 @@ impl<'a> Pool<'a> {
 
     /// Jobs that are still under way, waited for or not.
     pub fn unfinished(&self) -> impl Iterator<Item = u32> {
-        self.workers.iter().filter_map(|w| w.state.job())
+        self.workers
+            .iter()
+            .filter(|w| w.phase == self.phase)
+            .filter_map(|w| w.state.job())
     }
 
     /// Hands out the foreman's jobs until there are no more, the deadline has come or a signal has.
-    pub fn run(&mut self, foreman: &mut dyn Foreman, deadline: Deadline, signals: Option<&Signals>) -> Ended {
+    pub fn run(
+        &mut self,
+        foreman: &mut dyn Foreman,
+        deadline: Deadline,
+        signals: Option<&Signals>,
+    ) -> Ended {
         loop {
             if let Some(name) = signals.and_then(Signals::take) {
                 return Ended::Signal(name);
@@ -162,9 +201,10 @@ impl<'a> Pool<'a> {
             self.give_up(foreman);
             // Giving up may have made room.
             self.hand_out(foreman);
-            let waited_for = self.workers.iter().any(|w| {
-                matches!(w.state, State::Running { .. } | State::GivenAway { .. })
-            });
+            let waited_for = self
+                .workers
+                .iter()
+                .any(|w| matches!(w.state, State::Running { .. } | State::GivenAway { .. }));
             if !waited_for {
                 return match self.fork_error {
                     Some(errno) if self.workers.is_empty() => Ended::NoWorkers(errno),
@@ -199,9 +239,16 @@ impl<'a> Pool<'a> {
             let Some(worker) = self.workers.get_mut(at) else {
                 return;
             };
+            let mut order = [0; MESSAGE];
+            let len = foreman.order(job, &mut order);
+            let order = order.get(..len).unwrap_or_default();
             // The socket of an idle worker is empty, so this does not block.
-            if rustix::net::send(&worker.socket, &job.to_ne_bytes(), SendFlags::NOSIGNAL).is_ok() {
-                worker.state = State::Running { job, since_ms: now_ms() };
+            if rustix::net::send(&worker.socket, order, SendFlags::NOSIGNAL).is_ok() {
+                worker.state = State::Running {
+                    job,
+                    since_ms: now_ms(),
+                };
+                worker.phase = self.phase;
             } else {
                 self.bury(at);
                 foreman.done(job, true);
@@ -231,7 +278,12 @@ impl<'a> Pool<'a> {
         self.forked += 1;
         let at = self.workers.len();
         // There was room a moment ago.
-        let _ = self.workers.push(Worker { socket: ours, pid, state: State::Idle });
+        let _ = self.workers.push(Worker {
+            socket: ours,
+            pid,
+            state: State::Idle,
+            phase: self.phase,
+        });
         Ok(at)
     }
 
@@ -246,7 +298,10 @@ impl<'a> Pool<'a> {
                     let held = now.saturating_sub(since_ms);
                     if held >= bounds.job_ms {
                         worker.state = State::Left { job };
-                    } else if held >= bounds.hold_ms && self.abandoned < most && foreman.blocks_others(job) {
+                    } else if held >= bounds.hold_ms
+                        && self.abandoned < most
+                        && foreman.blocks_others(job)
+                    {
                         worker.state = State::GivenAway { job, since_ms };
                     } else {
                         continue;
@@ -271,15 +326,26 @@ impl<'a> Pool<'a> {
             State::Running { job, since_ms } => {
                 let bounds = foreman.bounds(job);
                 let held = now.saturating_sub(since_ms);
-                let bound = if held < bounds.hold_ms { bounds.hold_ms.min(bounds.job_ms) } else { bounds.job_ms };
+                let bound = if held < bounds.hold_ms {
+                    bounds.hold_ms.min(bounds.job_ms)
+                } else {
+                    bounds.job_ms
+                };
                 Some(bound.saturating_sub(held))
             }
-            State::GivenAway { job, since_ms } => {
-                Some(foreman.bounds(job).job_ms.saturating_sub(now.saturating_sub(since_ms)))
-            }
+            State::GivenAway { job, since_ms } => Some(
+                foreman
+                    .bounds(job)
+                    .job_ms
+                    .saturating_sub(now.saturating_sub(since_ms)),
+            ),
             _ => None,
         };
-        self.workers.iter().filter_map(left).min().unwrap_or(TICK_MS)
+        self.workers
+            .iter()
+            .filter_map(left)
+            .min()
+            .unwrap_or(TICK_MS)
     }
 
     /// Waits at most `ms` milliseconds for somebody to say something, and hears them all.
@@ -293,7 +359,10 @@ impl<'a> Pool<'a> {
         }
         // A millisecond more, so that a bound has passed when we wake for it.
         let ms = i64::try_from(ms + 1).unwrap_or(i64::MAX);
-        let wait = Timespec { tv_sec: ms / 1000, tv_nsec: (ms % 1000) * 1_000_000 };
+        let wait = Timespec {
+            tv_sec: ms / 1000,
+            tv_nsec: (ms % 1000) * 1_000_000,
+        };
         if !matches!(poll(&mut fds, Some(&wait)), Ok(1..)) {
             return;
         }
@@ -323,12 +392,19 @@ impl<'a> Pool<'a> {
                     let Some(job) = worker.state.job() else {
                         continue;
                     };
+                    let current = worker.phase == self.phase;
                     match message.get(1..len) {
-                        Some(said) if message.first() == Some(&worker::SAYS) => foreman.message(job, said),
+                        Some(said) if message.first() == Some(&worker::SAYS) => {
+                            if current {
+                                foreman.message(job, said);
+                            }
+                        }
                         _ => {
                             let had_place = matches!(worker.state, State::Running { .. });
                             worker.state = State::Idle;
-                            foreman.done(job, false);
+                            if current {
+                                foreman.done(job, false);
+                            }
                             if !had_place {
                                 // Its place is another's: it is one too many.
                                 return self.bury(at);
@@ -338,7 +414,7 @@ impl<'a> Pool<'a> {
                 }
                 // It is gone: it died, for a worker goes only when we do.
                 Ok(_) | Err(_) => {
-                    let job = worker.state.job();
+                    let job = worker.state.job().filter(|_| worker.phase == self.phase);
                     self.bury(at);
                     if let Some(job) = job {
                         foreman.done(job, true);

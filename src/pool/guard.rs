@@ -19,22 +19,27 @@ impl Pool<'_> {
     ) -> Result<(), Errno> {
         let root = self.root;
         let mut keep: heapless::Vec<i32, WORKERS> = heapless::Vec::new();
+        let phase = self.phase;
+        let listened_to = |w: &super::Worker| w.state != State::Idle && w.phase == phase;
         for worker in &self.workers {
-            if worker.state != State::Idle {
+            if listened_to(worker) {
                 let _ = keep.push(worker.socket.as_raw_fd());
             }
         }
         worker::child(root, &keep, || {
             kmsg::after_fork();
             sys::proc::lock_memory();
-            // The idle ones' sockets are closed here; they are forgotten, not dropped.
-            while let Some(at) = self.workers.iter().position(|w| w.state == State::Idle) {
+            // The other ones' sockets are closed here already; they are forgotten, not dropped.
+            while let Some(at) = self.workers.iter().position(|w| !listened_to(w)) {
                 core::mem::forget(self.workers.swap_remove(at));
             }
             for worker in &mut self.workers {
                 if let Some(job) = worker.state.job() {
                     // Waited for until the very end, whatever its bounds were.
-                    worker.state = State::GivenAway { job, since_ms: u64::MAX };
+                    worker.state = State::GivenAway {
+                        job,
+                        since_ms: u64::MAX,
+                    };
                 }
             }
             let ended = self.run(&mut Listening(foreman), Deadline::in_seconds(seconds), None);
@@ -57,11 +62,17 @@ impl Foreman for Listening<'_> {
     fn next(&mut self) -> Option<u32> {
         None
     }
+    fn order(&self, _job: u32, _order: &mut [u8; super::MESSAGE]) -> usize {
+        0
+    }
     fn blocks_others(&self, _job: u32) -> bool {
         false
     }
     fn bounds(&self, _job: u32) -> super::Bounds {
-        super::Bounds { hold_ms: u64::MAX, job_ms: u64::MAX }
+        super::Bounds {
+            hold_ms: u64::MAX,
+            job_ms: u64::MAX,
+        }
     }
     fn message(&mut self, job: u32, message: &[u8]) {
         self.0.message(job, message);

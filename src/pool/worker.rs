@@ -37,7 +37,9 @@ impl Reply {
     }
 
     fn send(&self, bytes: &[u8]) {
-        let _ = rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL));
+        let _ = rustix::io::retry_on_intr(|| {
+            rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)
+        });
     }
 }
 
@@ -46,11 +48,11 @@ pub(super) fn fork(root: &Root, socket: OwnedFd, crew: &dyn Crew) -> Result<Pid,
     let keep = [socket.as_raw_fd()];
     child(root, &keep, || {
         let reply = Reply { socket };
-        let mut job = [0; 4];
+        let mut order = [0; MESSAGE];
         loop {
-            match rustix::net::recv(&reply.socket, &mut job, RecvFlags::empty()) {
-                Ok((4, _)) => {
-                    crew.work(u32::from_ne_bytes(job), &reply);
+            match rustix::net::recv(&reply.socket, &mut order, RecvFlags::empty()) {
+                Ok((len, _)) if len > 0 => {
+                    crew.work(order.get(..len).unwrap_or_default(), &reply);
                     reply.send(&[DONE]);
                 }
                 Err(Errno::INTR) => {}
@@ -93,7 +95,11 @@ fn detach(root: &Root, keep: &[RawFd]) {
     }
     kept.sort_unstable();
     // A machine without /dev/null still shuts down: the files are then closed.
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let null = rustix::fs::open(
+        "/dev/null",
+        OFlags::RDWR | OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
     match &null {
         Ok(null) => {
             let _ = rustix::stdio::dup2_stdin(null.as_fd());

@@ -23,11 +23,21 @@ pub struct Held {
 ///
 /// EBUSY: somebody has it. ENODEV: the node is another device's, which is as good as none.
 pub fn hold(root: &Root, ns: &Namespace) -> Result<Held, Errno> {
-    let fd = open(root, path!("/dev/{}", ns.key).as_str(), ns.dev, OFlags::EXCL)?;
+    let fd = open(
+        root,
+        path!("/dev/{}", ns.key).as_str(),
+        ns.dev,
+        OFlags::EXCL,
+    )?;
     Ok(Held { fd, key: ns.key })
 }
 
 impl Held {
+    /// Which namespace it is.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
     /// Writes out what the page cache holds and has the drive commit it. The partitions come first: each has a page
     /// cache of its own. Without this the dirty pages are thrown away, since the driver sets the capacity to 0 before
     /// it drops the disk.
@@ -54,7 +64,10 @@ impl Held {
 fn flush_partition(root: &Root, key: Key, name: &[u8]) -> Result<(), Errno> {
     let name = core::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
     let mut buf = [0; 32];
-    let read = root.read(path!("/sys/class/block/{key}/{name}/dev").as_str(), &mut buf);
+    let read = root.read(
+        path!("/sys/class/block/{key}/{name}/dev").as_str(),
+        &mut buf,
+    );
     let dev = match read {
         Ok(text) => Dev::parse(text).ok_or(Errno::INVAL)?,
         Err(Errno::NOENT) => return Ok(()),

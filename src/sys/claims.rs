@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::nvme::Inventory;
 use super::{Dev, Root};
+use crate::errno::Cause;
 use crate::name::{self, Device};
 use crate::path;
 use crate::text::Printable;
@@ -14,15 +15,39 @@ use crate::text::Printable;
 ///
 /// An error means that who uses what cannot be known: nothing may be touched then.
 pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
-    mounts(root, inv).map_err(|errno| Unknown { file: "/proc/self/mountinfo", errno })?;
-    optional(swaps(root, inv)).map_err(|errno| Unknown { file: "/proc/swaps", errno })?;
+    mounts(root, inv).map_err(|errno| Unknown {
+        file: "/proc/self/mountinfo",
+        errno,
+    })?;
+    optional(swaps(root, inv)).map_err(|errno| Unknown {
+        file: "/proc/swaps",
+        errno,
+    })?;
     holders(root, inv);
-    optional(loops(root, inv)).map_err(|errno| Unknown { file: "/sys/block", errno })?;
-    optional(nvmet(root, inv)).map_err(|errno| Unknown { file: "/sys/kernel/config/nvmet", errno })?;
-    optional(lio(root, inv)).map_err(|errno| Unknown { file: "/sys/kernel/config/target", errno })?;
-    optional(rnbd(root, inv)).map_err(|errno| Unknown { file: "/sys/class/rnbd-server", errno })?;
-    optional(btrfs(root, inv)).map_err(|errno| Unknown { file: "/sys/fs/btrfs", errno })?;
-    optional(bcachefs(root, inv)).map_err(|errno| Unknown { file: "/sys/fs/bcachefs", errno })
+    optional(loops(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/block",
+        errno,
+    })?;
+    optional(nvmet(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/kernel/config/nvmet",
+        errno,
+    })?;
+    optional(lio(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/kernel/config/target",
+        errno,
+    })?;
+    optional(rnbd(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/class/rnbd-server",
+        errno,
+    })?;
+    optional(btrfs(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/fs/btrfs",
+        errno,
+    })?;
+    optional(bcachefs(root, inv)).map_err(|errno| Unknown {
+        file: "/sys/fs/bcachefs",
+        errno,
+    })
 }
 
 /// A file that would tell who uses what, and cannot be read.
@@ -36,7 +61,12 @@ pub struct Unknown {
 
 impl core::fmt::Display for Unknown {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "cannot tell what is in use, {}: {}", self.file, self.errno)
+        write!(
+            f,
+            "cannot tell what is in use, {}: {}",
+            self.file,
+            Cause(self.errno)
+        )
     }
 }
 
@@ -70,7 +100,10 @@ fn mounts(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
 type Found = (Device, crate::text::Text<40>);
 
 fn found(device: Device, name: &[u8]) -> Found {
-    (device, crate::text::Text::of(format_args!("{}", Printable(name))))
+    (
+        device,
+        crate::text::Text::of(format_args!("{}", Printable(name))),
+    )
 }
 
 /// `/dev/nvme0n1p2`, by its name alone. A device below /oldroot is the same device.
@@ -94,7 +127,9 @@ fn device_at(root: &Root, path: &[u8]) -> Option<Found> {
     if let Some(found) = by_name(path) {
         return Some(found);
     }
-    let text = core::str::from_utf8(path).ok().filter(|p| p.starts_with("/dev/"))?;
+    let text = core::str::from_utf8(path)
+        .ok()
+        .filter(|p| p.starts_with("/dev/"))?;
     let stat = root.stat(text).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => device_of(root, "block", Dev(stat.st_rdev)),
@@ -106,7 +141,10 @@ fn device_at(root: &Root, path: &[u8]) -> Option<Found> {
 /// proc(5), swaps: `/dev/nvme0n1p3 partition 8388604 0 -2`.
 fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
     root.lines::<4096>("/proc/swaps", |line| {
-        let file = line.split(|&b| b == b' ' || b == b'\t').next().unwrap_or_default();
+        let file = line
+            .split(|&b| b == b' ' || b == b'\t')
+            .next()
+            .unwrap_or_default();
         if let Some((Device::Namespace(key), part)) = device_at(root, file) {
             inv.hold(key, format_args!("{part} is swap"));
         }
@@ -139,7 +177,10 @@ fn holders_of(root: &Root, inv: &mut Inventory, key: name::Key, part: core::fmt:
         let mut buf = [0; 128];
         let dm = root.read(path!("/sys/class/block/{shown}/dm/name").as_str(), &mut buf);
         match dm {
-            Ok(name) => inv.hold(key, format_args!("{part} under {shown} ({})", Printable(name))),
+            Ok(name) => inv.hold(
+                key,
+                format_args!("{part} under {shown} ({})", Printable(name)),
+            ),
             Err(_) => inv.hold(key, format_args!("{part} in {shown}")),
         };
         false
@@ -169,10 +210,20 @@ fn nvmet(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
         let nqn = Printable(subsystem);
         let dir = path!("{TOP}/{nqn}/namespaces");
         let _ = root.entries(dir.as_str(), |ns| {
-            target(root, inv, path!("{dir}/{}", Printable(ns)).as_str(), format_args!("{nqn}"));
+            target(
+                root,
+                inv,
+                path!("{dir}/{}", Printable(ns)).as_str(),
+                format_args!("{nqn}"),
+            );
             true
         });
-        target(root, inv, path!("{TOP}/{nqn}/passthru").as_str(), format_args!("{nqn}"));
+        target(
+            root,
+            inv,
+            path!("{TOP}/{nqn}/passthru").as_str(),
+            format_args!("{nqn}"),
+        );
         true
     })
 }
@@ -229,12 +280,18 @@ fn rnbd(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
 fn btrfs(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
     const TOP: &str = "/sys/fs/btrfs";
     root.entries(TOP, |uuid| {
-        let _ = root.entries(path!("{TOP}/{}/devices", Printable(uuid)).as_str(), |entry| {
-            if let Some(Device::Namespace(key)) = name::device(entry) {
-                inv.hold(key, format_args!("{} in btrfs {}", Printable(entry), Printable(uuid)));
-            }
-            true
-        });
+        let _ = root.entries(
+            path!("{TOP}/{}/devices", Printable(uuid)).as_str(),
+            |entry| {
+                if let Some(Device::Namespace(key)) = name::device(entry) {
+                    inv.hold(
+                        key,
+                        format_args!("{} in btrfs {}", Printable(entry), Printable(uuid)),
+                    );
+                }
+                true
+            },
+        );
         true
     })
 }

@@ -63,7 +63,10 @@ impl Reader {
 
 /// The controller whose shutdown a record says was given up. Only the kernel's own records count.
 fn complaint(record: &[u8]) -> Option<u32> {
-    let end = record.iter().position(|&b| b == b'\n').unwrap_or(record.len());
+    let end = record
+        .iter()
+        .position(|&b| b == b'\n')
+        .unwrap_or(record.len());
     let line = core::str::from_utf8(record.get(..end)?).ok()?;
     let (prefix, message) = line.split_once(';')?;
     let priority: u32 = prefix.split(',').next()?.parse().ok()?;
@@ -86,11 +89,26 @@ mod tests {
                 "3,812,5203914,-;nvme nvme3: Device not ready; aborting shutdown, CSTS=0x5\n SUBSYSTEM=nvme\n DEVICE=c240:3\n",
                 Some(3),
             ),
-            ("3,812,5203914,-;nvme nvme13: Device shutdown incomplete; abort shutdown\n", Some(13)),
-            ("3,812,5203914,-,caller=T12;nvme nvme3: Device not ready; aborting shutdown, CSTS=0x5", Some(3)),
-            ("3,812,5203914,-;nvme nvme3: Device not ready; aborting reset, CSTS=0x1\n", None),
-            ("11,812,5203914,-;nvme nvme3: Device not ready; aborting shutdown, CSTS=0x5\n", None),
-            ("3,812,5203914,-;Device not ready; aborting shutdown, CSTS=0x5\n", None),
+            (
+                "3,812,5203914,-;nvme nvme13: Device shutdown incomplete; abort shutdown\n",
+                Some(13),
+            ),
+            (
+                "3,812,5203914,-,caller=T12;nvme nvme3: Device not ready; aborting shutdown, CSTS=0x5",
+                Some(3),
+            ),
+            (
+                "3,812,5203914,-;nvme nvme3: Device not ready; aborting reset, CSTS=0x1\n",
+                None,
+            ),
+            (
+                "11,812,5203914,-;nvme nvme3: Device not ready; aborting shutdown, CSTS=0x5\n",
+                None,
+            ),
+            (
+                "3,812,5203914,-;Device not ready; aborting shutdown, CSTS=0x5\n",
+                None,
+            ),
             ("6,1,0,-;Linux version", None),
             ("", None),
             ("x;nvme nvme3: Device not ready; aborting shutdown", None),

@@ -23,6 +23,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::errno::Cause;
 use crate::text::Text;
 
 /// A path below /sys, /proc, /dev or /run: always shorter than rustix's stack buffer, so opening one never allocates.
@@ -59,11 +60,17 @@ pub enum BadRoot {
 impl core::fmt::Display for BadRoot {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Open(errno) => write!(f, "cannot be opened: {errno}"),
-            Self::Machine => f.write_str("is this machine's own root, leave --root out to mean that"),
+            Self::Open(errno) => write!(f, "cannot be opened: {}", Cause(*errno)),
+            Self::Machine => {
+                f.write_str("is this machine's own root, leave --root out to mean that")
+            }
             Self::Kernel => f.write_str("lies on this machine's own sysfs, procfs or devtmpfs"),
             Self::NoOpenat2(errno) => {
-                write!(f, "cannot be confined, the kernel has no openat2: {errno}")
+                write!(
+                    f,
+                    "cannot be confined, the kernel has no openat2: {}",
+                    Cause(*errno)
+                )
             }
         }
     }
@@ -118,9 +125,7 @@ impl Root {
         let flags = flags | OFlags::CLOEXEC;
         match self {
             Self::Machine => rustix::fs::open(path, flags | OFlags::NOCTTY, mode),
-            Self::Below(dir) => {
-                rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::IN_ROOT)
-            }
+            Self::Below(dir) => rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::IN_ROOT),
         }
     }
 
@@ -159,7 +164,10 @@ impl Root {
     /// Makes the directory `path`, mode 0700; one that is there already is fine.
     pub fn make_dir(&self, path: &str) -> Result<(), Errno> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
-        let parent = self.open(if dir.is_empty() { "/" } else { dir }, OFlags::PATH | OFlags::DIRECTORY)?;
+        let parent = self.open(
+            if dir.is_empty() { "/" } else { dir },
+            OFlags::PATH | OFlags::DIRECTORY,
+        )?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
             Err(Errno::EXIST) => Ok(()),
             other => other,
@@ -189,7 +197,12 @@ impl Root {
         self.open(path, OFlags::PATH)
             .and_then(|fd| {
                 let via = path!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&fd));
-                rustix::fs::accessat(rustix::fs::CWD, via.as_str(), Access::EXEC_OK, AtFlags::empty())
+                rustix::fs::accessat(
+                    rustix::fs::CWD,
+                    via.as_str(),
+                    Access::EXEC_OK,
+                    AtFlags::empty(),
+                )
             })
             .is_ok()
     }
@@ -215,7 +228,11 @@ impl Root {
     }
 
     /// Calls `each` with every line of `path`; a line over `L` bytes is given by its first `L`.
-    pub fn lines<const L: usize>(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+    pub fn lines<const L: usize>(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), Errno> {
         let fd = self.open(path, OFlags::RDONLY)?;
         let mut buf = [0; L];
         let (mut used, mut skipping) = (0, false);
@@ -275,7 +292,10 @@ impl Dev {
     /// From the text of a sysfs `dev` file: `259:3`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (major, minor) = core::str::from_utf8(text).ok()?.trim().split_once(':')?;
-        Some(Self(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?)))
+        Some(Self(rustix::fs::makedev(
+            major.parse().ok()?,
+            minor.parse().ok()?,
+        )))
     }
 
     /// The driver's number.
@@ -317,19 +337,32 @@ mod tests {
         std::os::unix::fs::symlink("../../../../../../etc/passwd", dir.path().join("rel")).unwrap();
         let root = root_of(&dir);
         for path in ["/abs", "/rel", "/../../../etc/passwd"] {
-            assert_eq!(root.open(path, OFlags::RDONLY).err(), Some(Errno::NOENT), "{path}");
+            assert_eq!(
+                root.open(path, OFlags::RDONLY).err(),
+                Some(Errno::NOENT),
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn lines_come_whole_whatever_the_buffer() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("f"), "one\n\n0123456789abcdef\n0123456789abcdefghij\nlast").unwrap();
+        std::fs::write(
+            dir.path().join("f"),
+            "one\n\n0123456789abcdef\n0123456789abcdefghij\nlast",
+        )
+        .unwrap();
         let root = root_of(&dir);
         let mut seen = Vec::new();
-        root.lines::<16>("/f", |line| seen.push(String::from_utf8_lossy(line).into_owned()))
-            .unwrap();
-        assert_eq!(seen, ["one", "", "0123456789abcdef", "0123456789abcdef", "last"]);
+        root.lines::<16>("/f", |line| {
+            seen.push(String::from_utf8_lossy(line).into_owned())
+        })
+        .unwrap();
+        assert_eq!(
+            seen,
+            ["one", "", "0123456789abcdef", "0123456789abcdef", "last"]
+        );
         assert_eq!(root.lines::<16>("/none", |_| ()).err(), Some(Errno::NOENT));
     }
 
@@ -337,7 +370,8 @@ mod tests {
     fn small_files_links_and_replacement() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("n"), "17\n").unwrap();
-        std::os::unix::fs::symlink("../../bus/pci/drivers/nvme", dir.path().join("driver")).unwrap();
+        std::os::unix::fs::symlink("../../bus/pci/drivers/nvme", dir.path().join("driver"))
+            .unwrap();
         let root = root_of(&dir);
         assert_eq!(root.read_u32("/n"), Some(17));
         let mut buf = [0; 64];
@@ -348,7 +382,10 @@ mod tests {
         root.make_dir("/run/quell").unwrap();
         root.replace("/run/quell/state", b"a=1\n").unwrap();
         root.replace("/run/quell/state", b"a=2\n").unwrap();
-        assert_eq!(std::fs::read(dir.path().join("run/quell/state")).unwrap(), b"a=2\n");
+        assert_eq!(
+            std::fs::read(dir.path().join("run/quell/state")).unwrap(),
+            b"a=2\n"
+        );
         assert!(!root.exists("/run/quell/state.new"));
         let mut names = Vec::new();
         root.entries("/", |name| {

@@ -37,7 +37,11 @@ impl PciAddress {
         let (domain, rest) = text.split_once(':')?;
         let (bus, rest) = rest.split_once(':')?;
         let (device, function) = rest.split_once('.')?;
-        let hex = |s: &str| u32::from_str_radix(s, 16).ok().filter(|_| s.bytes().all(|b| b.is_ascii_hexdigit()));
+        let hex = |s: &str| {
+            u32::from_str_radix(s, 16)
+                .ok()
+                .filter(|_| s.bytes().all(|b| b.is_ascii_hexdigit()))
+        };
         let (device, function) = (hex(device)?, hex(function)?);
         if device > 31 || function > 7 {
             return None;
@@ -47,6 +51,26 @@ impl PciAddress {
             bus: u8::try_from(hex(bus)?).ok()?,
             devfn: u8::try_from(device << 3 | function).ok()?,
         })
+    }
+}
+
+impl PciAddress {
+    /// As eight bytes, for a worker's order.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 8] {
+        let [a, b, c, d] = self.domain.to_le_bytes();
+        [a, b, c, d, self.bus, self.devfn, 0, 0]
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) made.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 8]) -> Self {
+        let [a, b, c, d, bus, devfn, _, _] = bytes;
+        Self {
+            domain: u32::from_le_bytes([a, b, c, d]),
+            bus,
+            devfn,
+        }
     }
 }
 
@@ -126,6 +150,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Empty; lives in a static, since it is far too large for a stack.
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             controllers: heapless::Vec::new(),
@@ -161,7 +186,8 @@ impl Inventory {
         self.subsystems(root)?;
         self.private_namespaces(root);
         self.namespaces.sort_unstable_by_key(|n| n.key);
-        self.controllers.sort_unstable_by_key(|c| (c.subsystem, c.instance));
+        self.controllers
+            .sort_unstable_by_key(|c| (c.subsystem, c.instance));
         Ok(next)
     }
 
@@ -187,18 +213,27 @@ impl Inventory {
     }
 
     /// The namespaces that `group`, the controllers of one subsystem, give access to.
-    pub fn namespaces_of<'a>(&'a self, group: &'a [Controller]) -> impl Iterator<Item = &'a Namespace> {
+    pub fn namespaces_of<'a>(
+        &'a self,
+        group: &'a [Controller],
+    ) -> impl Iterator<Item = &'a Namespace> {
         let heads = match group.first().map(|c| c.subsystem) {
             Some(Subsystem::Shared(n)) => self.of_instance(n),
             _ => &[],
         };
-        let private = group.iter().flat_map(|c| self.of_instance(c.instance).iter().filter(|n| !n.head));
+        let private = group
+            .iter()
+            .flat_map(|c| self.of_instance(c.instance).iter().filter(|n| !n.head));
         heads.iter().filter(|n| n.head).chain(private)
     }
 
     fn of_instance(&self, instance: u32) -> &[Namespace] {
-        let start = self.namespaces.partition_point(|n| n.key.instance < instance);
-        let end = self.namespaces.partition_point(|n| n.key.instance <= instance);
+        let start = self
+            .namespaces
+            .partition_point(|n| n.key.instance < instance);
+        let end = self
+            .namespaces
+            .partition_point(|n| n.key.instance <= instance);
         self.namespaces.get(start..end).unwrap_or_default()
     }
 
@@ -253,11 +288,13 @@ impl Inventory {
             };
             let dir = path!("/sys/class/nvme-subsystem/nvme-subsys{number}");
             let (mut ours, mut full) = (false, false);
-            // Links to the controllers come in any order, so heads are read in a second walk, for our window only.
+            // Heads are read in a second walk, and only for controllers of this pass.
             let _ = root.entries(dir.as_str(), |entry| {
-                if let Some(at) = name::controller(entry)
-                    .and_then(|n| self.controllers.binary_search_by_key(&n, |c| c.instance).ok())
-                    && let Some(c) = self.controllers.get_mut(at)
+                if let Some(at) = name::controller(entry).and_then(|n| {
+                    self.controllers
+                        .binary_search_by_key(&n, |c| c.instance)
+                        .ok()
+                }) && let Some(c) = self.controllers.get_mut(at)
                 {
                     c.subsystem = Subsystem::Shared(number);
                     ours = true;
@@ -265,12 +302,7 @@ impl Inventory {
                 true
             });
             if ours {
-                let read = root.entries(dir.as_str(), |entry| {
-                    if let Some(key) = name::namespace(entry) {
-                        full |= !self.add_namespace(root, dir.as_str(), key, true);
-                    }
-                    true
-                });
+                let read = heads(root, number, |ns| full |= self.namespaces.push(ns).is_err());
                 if full || read.is_err() {
                     for c in &mut self.controllers {
                         c.unread |= c.subsystem == Subsystem::Shared(number);
@@ -291,29 +323,14 @@ impl Inventory {
             let Some(instance) = self.controllers.get(at).map(|c| c.instance) else {
                 continue;
             };
-            let dir = path!("/sys/class/nvme/nvme{instance}");
             let mut full = false;
-            let read = root.entries(dir.as_str(), |entry| {
-                if let Some(key) = name::namespace(entry) {
-                    full |= !self.add_namespace(root, dir.as_str(), key, false);
-                }
-                true
+            let read = private(root, instance, |ns| {
+                full |= self.namespaces.push(ns).is_err()
             });
             if let Some(c) = self.controllers.get_mut(at) {
                 c.unread |= full || read.is_err();
             }
         }
-    }
-
-    fn add_namespace(&mut self, root: &Root, dir: &str, key: Key, head: bool) -> bool {
-        let mut buf = [0; 32];
-        let read = root.read(path!("{dir}/{key}/dev").as_str(), &mut buf);
-        let ns = match read.map(Dev::parse) {
-            // A namespace that goes while we look: the open will say so, if it is still asked for.
-            Err(_) | Ok(None) => Namespace { key, dev: Dev(0), head, holder: None },
-            Ok(Some(dev)) => Namespace { key, dev, head, holder: None },
-        };
-        self.namespaces.push(ns).is_ok()
     }
 }
 
@@ -349,7 +366,9 @@ fn controller(root: &Root, instance: u32) -> Controller {
         state: state(root, instance),
         driver_bound: root.exists(path!("{dir}/device/driver").as_str()),
         has_unbind: root.exists(path!("{dir}/device/driver/unbind").as_str()),
-        vfs: root.read_u32(path!("{dir}/device/sriov_numvfs").as_str()).unwrap_or(0),
+        vfs: root
+            .read_u32(path!("{dir}/device/sriov_numvfs").as_str())
+            .unwrap_or(0),
         physfn,
         rtd3e_us: None,
         holder: None,
@@ -357,11 +376,96 @@ fn controller(root: &Root, instance: u32) -> Controller {
     }
 }
 
+/// The multipath heads of a subsystem.
+fn heads(root: &Root, subsystem: u32, each: impl FnMut(Namespace)) -> Result<(), Errno> {
+    let dir = path!("/sys/class/nvme-subsystem/nvme-subsys{subsystem}");
+    namespaces_in(root, dir.as_str(), true, each)
+}
+
+/// The namespaces that only one controller has.
+fn private(root: &Root, instance: u32, each: impl FnMut(Namespace)) -> Result<(), Errno> {
+    namespaces_in(
+        root,
+        path!("/sys/class/nvme/nvme{instance}").as_str(),
+        false,
+        each,
+    )
+}
+
+/// The namespaces that these controllers of one subsystem give access to, right now. One that has gone has none.
+pub fn namespaces(
+    root: &Root,
+    subsystem: Subsystem,
+    instances: impl Iterator<Item = u32>,
+    mut each: impl FnMut(Namespace),
+) -> Result<(), Errno> {
+    let gone_is_none = |result| match result {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    };
+    if let Subsystem::Shared(number) = subsystem {
+        gone_is_none(heads(root, number, &mut each))?;
+    }
+    for instance in instances {
+        gone_is_none(private(root, instance, &mut each))?;
+    }
+    Ok(())
+}
+
+fn namespaces_in(
+    root: &Root,
+    dir: &str,
+    head: bool,
+    mut each: impl FnMut(Namespace),
+) -> Result<(), Errno> {
+    root.entries(dir, |entry| {
+        if let Some(key) = name::namespace(entry) {
+            let mut buf = [0; 32];
+            // One that goes while we look has no number: the open will say so, if it is still asked for.
+            let dev = root
+                .read(path!("{dir}/{key}/dev").as_str(), &mut buf)
+                .ok()
+                .and_then(Dev::parse)
+                .unwrap_or_default();
+            each(Namespace {
+                key,
+                dev,
+                head,
+                holder: None,
+            });
+        }
+        true
+    })
+}
+
+/// Calls `each` with the instance of every controller there is.
+pub fn instances(root: &Root, mut each: impl FnMut(u32)) -> Result<(), Errno> {
+    root.entries("/sys/class/nvme", |entry| {
+        if let Some(instance) = name::controller(entry) {
+            each(instance);
+        }
+        true
+    })
+}
+
+/// The PCI address of a controller right now.
+pub fn address(root: &Root, instance: u32) -> Option<PciAddress> {
+    let mut buf = [0; 64];
+    let text = root.read(
+        path!("/sys/class/nvme/nvme{instance}/address").as_str(),
+        &mut buf,
+    );
+    PciAddress::parse(text.ok()?)
+}
+
 /// The controller's state right now.
 pub fn state(root: &Root, instance: u32) -> State {
     let mut buf = [0; 32];
-    root.read(path!("/sys/class/nvme/nvme{instance}/state").as_str(), &mut buf)
-        .map_or(State::Unknown, State::parse)
+    root.read(
+        path!("/sys/class/nvme/nvme{instance}/state").as_str(),
+        &mut buf,
+    )
+    .map_or(State::Unknown, State::parse)
 }
 
 /// True while the driver has the controller.
@@ -371,12 +475,14 @@ pub fn is_there(root: &Root, instance: u32) -> bool {
 
 /// `nvme_core.shutdown_timeout` in seconds: what a drive without RTD3E gets (5 where it cannot be read).
 pub fn shutdown_timeout_s(root: &Root) -> u32 {
-    root.read_u32("/sys/module/nvme_core/parameters/shutdown_timeout").unwrap_or(5)
+    root.read_u32("/sys/module/nvme_core/parameters/shutdown_timeout")
+        .unwrap_or(5)
 }
 
 /// `nvme_core.admin_timeout` in seconds: what a controller that answers no admin command costs (60 where it cannot be read).
 pub fn admin_timeout_s(root: &Root) -> u32 {
-    root.read_u32("/sys/module/nvme_core/parameters/admin_timeout").unwrap_or(60)
+    root.read_u32("/sys/module/nvme_core/parameters/admin_timeout")
+        .unwrap_or(60)
 }
 
 /// True where the kernel itself shuts devices down in parallel (`core.async_shutdown`, a series that is not merged).
@@ -397,7 +503,9 @@ pub fn foreign_functions(root: &Root, mut each: impl FnMut(PciAddress, &[u8])) {
             .read(path!("{dir}/class").as_str(), &mut buf)
             .is_ok_and(|class| class.starts_with(b"0x0108"));
         if is_nvm && let Some(address) = PciAddress::parse(entry) {
-            let driver = root.link_name(path!("{dir}/driver").as_str(), &mut link).unwrap_or_default();
+            let driver = root
+                .link_name(path!("{dir}/driver").as_str(), &mut link)
+                .unwrap_or_default();
             if driver != b"nvme" {
                 each(address, driver);
             }
@@ -410,12 +518,21 @@ pub fn foreign_functions(root: &Root, mut each: impl FnMut(PciAddress, &[u8])) {
 /// only a worker may call it. Below a fixture root it is the number in `fixture/rtd3e/nvmeN`.
 pub fn identify_rtd3e(root: &Root, instance: u32) -> Result<u32, Errno> {
     if root.is_fixture() {
-        return root.read_u32(path!("/fixture/rtd3e/nvme{instance}").as_str()).ok_or(Errno::NOENT);
+        return root
+            .read_u32(path!("/fixture/rtd3e/nvme{instance}").as_str())
+            .ok_or(Errno::NOENT);
     }
-    let fd = root.open(path!("/dev/nvme{instance}").as_str(), rustix::fs::OFlags::RDONLY)?;
+    let fd = root.open(
+        path!("/dev/nvme{instance}").as_str(),
+        rustix::fs::OFlags::RDONLY,
+    )?;
     let mut page = Page([0; 4096]);
     identify::controller(&fd, &mut page.0)?;
-    let field = page.0.get(88..92).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]);
+    let field = page
+        .0
+        .get(88..92)
+        .and_then(|b| b.try_into().ok())
+        .unwrap_or([0; 4]);
     Ok(u32::from_le_bytes(field))
 }
 
@@ -487,9 +604,21 @@ mod tests {
     #[test]
     fn pci_addresses_round_trip() {
         for text in ["0000:05:00.0", "10000:e1:1f.7", "0000:ff:00.0"] {
-            assert_eq!(PciAddress::parse(text.as_bytes()).unwrap().to_string(), text);
+            assert_eq!(
+                PciAddress::parse(text.as_bytes()).unwrap().to_string(),
+                text
+            );
         }
-        for text in ["", "0000:05:00", "0000:05:20.0", "0000:05:00.8", "0000:105:00.0", "x:05:00.0", "0000:+5:00.0", "traddr=1.2.3.4,trsvcid=4420"] {
+        for text in [
+            "",
+            "0000:05:00",
+            "0000:05:20.0",
+            "0000:05:00.8",
+            "0000:105:00.0",
+            "x:05:00.0",
+            "0000:+5:00.0",
+            "traddr=1.2.3.4,trsvcid=4420",
+        ] {
             assert_eq!(PciAddress::parse(text.as_bytes()), None, "{text}");
         }
     }

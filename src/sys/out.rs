@@ -20,8 +20,15 @@ const CHUNK: usize = 4096;
 pub fn write(fd: impl AsFd, mut data: &[u8]) {
     while !data.is_empty() {
         let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
-        let patience = if GAVE_UP.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
-        let patience = Timespec { tv_sec: 0, tv_nsec: patience * 1_000_000 };
+        let patience = if GAVE_UP.load(Ordering::Relaxed) {
+            0
+        } else {
+            PATIENCE_MS
+        };
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: patience * 1_000_000,
+        };
         match poll(&mut fds, Some(&patience)) {
             Err(Errno::INTR) => continue,
             Ok(1..) => {}

@@ -15,7 +15,10 @@ pub struct CommandLine {
 impl CommandLine {
     /// Pid 1's: during shutdown that is the shutdown program with its verb.
     pub fn of_init(root: &Root) -> Result<Self, Errno> {
-        let mut line = Self { buf: [0; 1024], len: 0 };
+        let mut line = Self {
+            buf: [0; 1024],
+            len: 0,
+        };
         line.len = root.read("/proc/1/cmdline", &mut line.buf)?.len();
         Ok(line)
     }
@@ -58,21 +61,24 @@ pub fn not_ours(root: &Root) -> Option<NotOurs> {
         return Some(NotOurs::Kdump);
     }
     let mut buf = [0; 4096];
-    let by_environ = root
-        .read("/proc/1/environ", &mut buf)
-        .is_ok_and(|env| env.split(|&b| b == 0).any(|var| var.starts_with(b"container=")));
+    let by_environ = root.read("/proc/1/environ", &mut buf).is_ok_and(|env| {
+        env.split(|&b| b == 0)
+            .any(|var| var.starts_with(b"container="))
+    });
     let mut buf = [0; 256];
     let by_namespace = root.read("/proc/self/uid_map", &mut buf).is_ok_and(|map| {
         let mut words = map.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
         // The initial namespace maps everything to itself.
         (words.next(), words.next(), words.next()) != (Some(b"0"), Some(b"0"), Some(b"4294967295"))
     });
-    (by_environ || by_namespace || root.exists("/run/systemd/container")).then_some(NotOurs::Container)
+    (by_environ || by_namespace || root.exists("/run/systemd/container"))
+        .then_some(NotOurs::Container)
 }
 
 /// This boot's name (/proc/sys/kernel/random/boot_id).
 pub fn boot_id<'b>(root: &Root, buf: &'b mut [u8; 64]) -> &'b [u8] {
-    root.read("/proc/sys/kernel/random/boot_id", buf).unwrap_or_default()
+    root.read("/proc/sys/kernel/random/boot_id", buf)
+        .unwrap_or_default()
 }
 
 /// True for root.
@@ -125,7 +131,36 @@ pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let top = limit.maximum.unwrap_or(WANTED).min(WANTED);
     if limit.current.is_some_and(|now| now < top) {
-        let raised = Rlimit { current: Some(top), maximum: limit.maximum };
+        let raised = Rlimit {
+            current: Some(top),
+            maximum: limit.maximum,
+        };
         let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// /sys/kernel/rcu_expedited (kernel/ksysfs.c) held at 1: a removal waits for
+/// several grace periods, and expedited ones take milliseconds. Put back when dropped.
+pub struct Expedited<'a> {
+    root: &'a Root,
+    raised: bool,
+}
+
+impl<'a> Expedited<'a> {
+    const FILE: &'static str = "/sys/kernel/rcu_expedited";
+
+    /// Raises it where it is 0; a kernel without it is only slower.
+    pub fn raise(root: &'a Root) -> Self {
+        let raised = root.read_u32(Self::FILE) == Some(0) && root.write(Self::FILE, b"1").is_ok();
+        Self { root, raised }
+    }
+}
+
+impl Drop for Expedited<'_> {
+    fn drop(&mut self) {
+        if self.raised {
+            // A machine that goes on with it at 1 is none the worse.
+            let _ = self.root.write(Self::FILE, b"0");
+        }
     }
 }

@@ -24,7 +24,8 @@ pub struct User {
 
 /// File systems whose files only a server can tell about.
 const REMOTE: [&[u8]; 11] = [
-    b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph", b"afs", b"lustre", b"gfs2", b"ocfs2", b"autofs",
+    b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph", b"afs", b"lustre", b"gfs2", b"ocfs2",
+    b"autofs",
 ];
 
 /// Mount points below which nothing is looked at, since a look may never return.
@@ -36,7 +37,10 @@ struct Remote {
 
 impl Remote {
     fn read(root: &Root) -> Result<Self, Errno> {
-        let mut remote = Self { points: heapless::Vec::new(), many: false };
+        let mut remote = Self {
+            points: heapless::Vec::new(),
+            many: false,
+        };
         root.lines::<4096>("/proc/self/mountinfo", |line| {
             let mut fields = line.split(|&b| b == b' ');
             let point = fields.nth(4).unwrap_or_default();
@@ -64,9 +68,13 @@ impl Remote {
 pub fn scan(root: &Root, except: &[u32], mut each: impl FnMut(User)) -> Result<(), Errno> {
     let remote = Remote::read(root)?;
     let mut own = [0; 64];
-    let own_mounts = root.read_link("/proc/self/ns/mnt", &mut own).unwrap_or_default();
+    let own_mounts = root
+        .read_link("/proc/self/ns/mnt", &mut own)
+        .unwrap_or_default();
     root.entries("/proc", |entry| {
-        let pid = core::str::from_utf8(entry).ok().and_then(|text| text.parse::<u32>().ok());
+        let pid = core::str::from_utf8(entry)
+            .ok()
+            .and_then(|text| text.parse::<u32>().ok());
         if let Some(pid) = pid.filter(|pid| !except.contains(pid)) {
             process(root, pid, &remote, own_mounts, &mut each);
         }
@@ -76,7 +84,10 @@ pub fn scan(root: &Root, except: &[u32], mut each: impl FnMut(User)) -> Result<(
 
 /// Looks at one process. One that ends while we look, and a kernel thread, has nothing open.
 fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut impl FnMut(User)) {
-    let Ok(dir) = root.open(path!("/proc/{pid}/fd").as_str(), OFlags::RDONLY | OFlags::DIRECTORY) else {
+    let Ok(dir) = root.open(
+        path!("/proc/{pid}/fd").as_str(),
+        OFlags::RDONLY | OFlags::DIRECTORY,
+    ) else {
         return;
     };
     let mut mounts = [0; 64];
@@ -97,9 +108,12 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
         }
         let last = target.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let telling = name::device(last).is_some();
-        let safe = telling || target.starts_with(b"/dev/") || (same_mounts && !remote.holds(target));
+        let safe =
+            telling || target.starts_with(b"/dev/") || (same_mounts && !remote.holds(target));
         let found = match (root.is_fixture(), safe) {
-            (true, _) => name::device(target).map(|d| (d, Text::of(format_args!("{}", Printable(last))))),
+            (true, _) => {
+                name::device(target).map(|d| (d, Text::of(format_args!("{}", Printable(last)))))
+            }
             (false, true) => by_number(root, &dir, entry.file_name()),
             (false, false) => None,
         };
@@ -113,7 +127,10 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
 /// What node an open file is, by its number: the name it was opened by may be anything.
 fn by_number(root: &Root, dir: impl AsFd, fd: &core::ffi::CStr) -> Option<(Device, Text<40>)> {
     let stat = rustix::fs::statx(dir, fd, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
-    let dev = Dev(rustix::fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor));
+    let dev = Dev(rustix::fs::makedev(
+        stat.stx_rdev_major,
+        stat.stx_rdev_minor,
+    ));
     match FileType::from_raw_mode(stat.stx_mode.into()) {
         FileType::BlockDevice => claims::device_of(root, "block", dev),
         FileType::CharacterDevice => claims::device_of(root, "char", dev),
@@ -130,7 +147,9 @@ struct Process<'a> {
 impl fmt::Display for Process<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut buf = [0; 64];
-        let comm = self.root.read(path!("/proc/{}/comm", self.pid).as_str(), &mut buf);
+        let comm = self
+            .root
+            .read(path!("/proc/{}/comm", self.pid).as_str(), &mut buf);
         write!(f, "{}[{}]", Printable(comm.unwrap_or(b"pid")), self.pid)
     }
 }

@@ -1,0 +1,266 @@
+//! Command line → what is to be done. Also the help, which is made of the same table.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use lexopt::{Arg, Parser};
+
+use crate::options::{OptionError, Options, Stage, TABLE};
+use crate::quiesce::Name;
+use crate::text::{Printable, Text};
+
+/// The most controllers that can be named; more are `--all`.
+pub const NAMES: usize = 1024;
+
+/// A command.
+// Read once; boxing names would save nothing.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Command {
+    /// `--help`
+    Help,
+    /// `--version`
+    Version,
+    /// `quiesce`
+    Quiesce {
+        /// The controllers; none with `all`.
+        names: heapless::Vec<Name, NAMES>,
+        /// `--all`
+        all: bool,
+    },
+    /// `shutdown VERB`; the verb as it was given, perhaps empty.
+    Shutdown {
+        /// As given: what it means is the stage's affair.
+        verb: Text<32>,
+    },
+    /// `status`
+    Status,
+}
+
+/// What stands on a command line.
+#[derive(Debug)]
+pub struct Invocation {
+    /// What is to be done.
+    pub command: Command,
+    /// `--root DIR`
+    pub root: Option<OsString>,
+    /// `--stage=S`, or what argv\[0\] says.
+    pub stage: Option<Stage>,
+    /// `--dry-run`
+    pub dry_run: bool,
+    /// `--json`
+    pub json: bool,
+    /// `--<option>=VALUE`, to be put over the kernel command line's.
+    flags: Vec<(String, Option<String>)>,
+}
+
+/// Why a command line is refused, in one line.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl From<lexopt::Error> for Usage {
+    fn from(error: lexopt::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Invocation {
+    /// Puts the flags over `options`, which come from the kernel command line.
+    pub fn over(&self, mut options: Options) -> Options {
+        for (name, value) in &self.flags {
+            // Each was tried when it was read.
+            let _ = options.set(name, value.as_deref());
+        }
+        options
+    }
+}
+
+/// Whether argv\[0\] is a hook's name in systemd's folder: `/usr/lib/systemd/system-shutdown/quell.shutdown`.
+fn is_drop_in(argv0: &OsStr) -> bool {
+    let path = argv0.as_bytes();
+    path.ends_with(b"/quell.shutdown") || path.windows(17).any(|part| part == b"/system-shutdown/")
+}
+
+/// Reads argv.
+pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usage> {
+    let mut argv = argv.into_iter();
+    let argv0 = argv.next().unwrap_or_default();
+    if is_drop_in(&argv0) {
+        // systemd gives the verb and nothing else; 262 gives an empty one.
+        let verb = argv.next().unwrap_or_default();
+        return Ok(Invocation {
+            command: Command::Shutdown {
+                verb: verb_of(&verb),
+            },
+            root: None,
+            stage: Some(Stage::SystemdShutdown),
+            dry_run: false,
+            json: false,
+            flags: Vec::new(),
+        });
+    }
+    let mut parser = Parser::from_args(argv);
+    let mut words: Vec<OsString> = Vec::new();
+    let (mut root, mut stage, mut all, mut dry_run, mut json) = (None, None, false, false, false);
+    let (mut help, mut version) = (false, false);
+    let mut flags: Vec<(String, Option<String>)> = Vec::new();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("help") | Arg::Short('h') => help = true,
+            Arg::Long("version") | Arg::Short('V') => version = true,
+            Arg::Long("root") => root = Some(parser.value()?),
+            Arg::Long("stage") => {
+                let value = parser.value()?;
+                let found = value.to_str().and_then(Stage::parse);
+                stage = Some(found.ok_or_else(|| {
+                    Usage(format!(
+                        "--stage={}: no such stage (initrd, systemd-shutdown, exitrd, person)",
+                        Printable(value.as_bytes())
+                    ))
+                })?);
+            }
+            Arg::Long("all") => all = true,
+            Arg::Long("dry-run") => dry_run = true,
+            Arg::Long("json") => json = true,
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                let value = parser.optional_value();
+                flags.push(flag(&name, value.as_deref())?);
+            }
+            Arg::Short(c) => return Err(Usage(format!("-{c}: no such option (see --help)"))),
+            Arg::Value(word) => words.push(word),
+        }
+    }
+    let command = if help {
+        Command::Help
+    } else if version {
+        Command::Version
+    } else {
+        command(&words, all)?
+    };
+    Ok(Invocation {
+        command,
+        root,
+        stage,
+        dry_run,
+        json,
+        flags,
+    })
+}
+
+/// A `--<option>=VALUE`, tried on a copy: what is wrong is said before anything is touched.
+fn flag(name: &str, value: Option<&OsStr>) -> Result<(String, Option<String>), Usage> {
+    let works = TABLE
+        .iter()
+        .any(|row| row.works && row.name == name.replace('_', "-"));
+    if !works {
+        return Err(Usage(format!(
+            "--{}: no such option (see --help)",
+            Printable(name.as_bytes())
+        )));
+    }
+    let value = match value {
+        None => None,
+        Some(text) => Some(text.to_str().ok_or_else(|| {
+            Usage(format!(
+                "--{name}={}: not UTF-8",
+                Printable(text.as_bytes())
+            ))
+        })?),
+    };
+    let mut tried = Options::DEFAULT;
+    let refused = |error: OptionError| Usage(format!("--{error}"));
+    tried.set(name, value).map_err(refused)?;
+    Ok((name.to_owned(), value.map(str::to_owned)))
+}
+
+fn command(words: &[OsString], all: bool) -> Result<Command, Usage> {
+    let Some((first, rest)) = words.split_first() else {
+        return Err(Usage("no command given (see --help)".into()));
+    };
+    if all && first.as_bytes() != b"quiesce" {
+        return Err(Usage("--all belongs to quiesce".into()));
+    }
+    match first.as_bytes() {
+        b"quiesce" => {
+            let mut names = heapless::Vec::new();
+            for word in rest {
+                let name = Name::parse(word.as_bytes()).ok_or_else(|| {
+                    Usage(format!(
+                        "{}: not a controller (nvme3, /dev/nvme3 or a PCI address such as 0000:05:00.0)",
+                        Printable(word.as_bytes())
+                    ))
+                })?;
+                names.push(name).map_err(|_| {
+                    Usage(format!(
+                        "more than {NAMES} controllers are named: --all is meant"
+                    ))
+                })?;
+            }
+            if all && !names.is_empty() {
+                return Err(Usage(
+                    "either controllers are named or --all is given".into(),
+                ));
+            }
+            Ok(Command::Quiesce { names, all })
+        }
+        b"shutdown" => match rest {
+            [verb] => Ok(Command::Shutdown {
+                verb: verb_of(verb),
+            }),
+            [] => Err(Usage(
+                "shutdown: no verb given (reboot, poweroff, halt, kexec)".into(),
+            )),
+            [_, more, ..] => Err(Usage(format!(
+                "shutdown: one verb, and not {}",
+                Printable(more.as_bytes())
+            ))),
+        },
+        b"status" => match rest.first() {
+            None => Ok(Command::Status),
+            Some(word) => Err(Usage(format!(
+                "status: {} is one word too many",
+                Printable(word.as_bytes())
+            ))),
+        },
+        other => Err(Usage(format!(
+            "{}: no such command (see --help)",
+            Printable(other)
+        ))),
+    }
+}
+
+fn verb_of(word: &OsStr) -> Text<32> {
+    Text::of(format_args!("{}", Printable(word.as_bytes())))
+}
+
+/// The text of `--help`.
+pub fn help() -> String {
+    let mut text = String::from(
+        "quell: shuts NVMe controllers down, many at once, when nothing else is there to do it
+
+    quell quiesce [CTRL...|--all] [--dry-run] [--json]     CTRL: nvme3, /dev/nvme3, 0000:05:00.0
+    quell shutdown VERB [--stage=S] [--dry-run] [--json]   VERB: reboot poweroff halt kexec
+    quell status [--json]
+    quell --help | --version
+
+--dry-run     print the plan and do nothing
+--json        one JSON object on standard output, its first key \"schema\": 1
+--stage=S     who calls: initrd, systemd-shutdown, exitrd or person; found out where it is not given
+--root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
+
+Options, each also quell.NAME= on the kernel command line (and rd.quell.NAME= there for the initrd and exitrd):
+",
+    );
+    for row in TABLE.iter().filter(|row| row.works) {
+        text += &format!(
+            "--{}={}\n              {} (default: {})\n",
+            row.name, row.values, row.meaning, row.default
+        );
+    }
+    text += "
+Exit status: 0 all done, or nothing to do; 1 something was left undone, the lines say what; 2 not understood, nothing was
+touched; 3 a mechanism or privilege is missing. status: 1 if the next shutdown will not be helped.
+";
+    text
+}

@@ -1,0 +1,160 @@
+//! From a command line to a command that runs: which machine, which stage, which options, who may do what.
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+use log::{error, info, warn};
+
+use crate::cli::{self, Command, Invocation};
+use crate::context::{Context, Exit};
+use crate::deadline::Deadline;
+use crate::options::{Options, Stage};
+use crate::quiesce::{self, Which};
+use crate::sys::proc::{self, Signals};
+use crate::sys::{Root, out};
+use crate::{kmsg, shutdown, stage, status};
+
+/// The root lives as long as the process: the log writes through it.
+static ROOT: OnceLock<Root> = OnceLock::new();
+
+/// Runs the command that `argv` names.
+pub fn main(argv: impl IntoIterator<Item = OsString>) -> Exit {
+    kmsg::to_stderr(log::LevelFilter::Info);
+    let invocation = match cli::parse(argv) {
+        Ok(invocation) => invocation,
+        Err(cli::Usage(why)) => {
+            error!("{why}");
+            return Exit::Usage;
+        }
+    };
+    match invocation.command {
+        Command::Help => print(&cli::help()),
+        Command::Version => print(concat!("quell ", env!("CARGO_PKG_VERSION"), "\n")),
+        _ => match root(&invocation) {
+            Ok(root) => command(&invocation, root),
+            Err(exit) => exit,
+        },
+    }
+}
+
+fn print(text: &str) -> Exit {
+    out::write(rustix::stdio::stdout(), text.as_bytes());
+    Exit::Done
+}
+
+/// The machine, or what `--root` or, for a person, QUELL_ROOT says.
+fn root(invocation: &Invocation) -> Result<&'static Root, Exit> {
+    let person = invocation.stage.is_none_or(|stage| stage == Stage::Person);
+    let below = invocation
+        .root
+        .clone()
+        .or_else(|| std::env::var_os("QUELL_ROOT").filter(|dir| person && !dir.is_empty()));
+    let root = match below {
+        None => Root::Machine,
+        Some(dir) => Root::below(&dir).map_err(|why| {
+            error!("--root {}: {why}; nothing is done", dir.display());
+            Exit::Usage
+        })?,
+    };
+    Ok(ROOT.get_or_init(|| root))
+}
+
+fn command(invocation: &Invocation, root: &'static Root) -> Exit {
+    let stage = stage::find(root, invocation.stage);
+    let mut warnings: heapless::Vec<crate::options::Warning, 16> = heapless::Vec::new();
+    let options = stage::options(root, stage, &mut |warning| drop(warnings.push(warning)));
+    let options = invocation.over(options);
+    start_log(root, stage, &options);
+    for warning in &warnings {
+        warn!("{warning}");
+    }
+    let status = matches!(invocation.command, Command::Status);
+    if !status && let Some(exit) = not_now(root, &options) {
+        return exit;
+    }
+    let acting = !status && !invocation.dry_run;
+    if acting && !root.is_fixture() && !proc::is_root() {
+        error!("only root may do this; nothing is done (--dry-run shows the plan)");
+        return Exit::Missing;
+    }
+    let seconds = options.timeout_s(stage);
+    let mut context = Context {
+        root,
+        options,
+        stage,
+        deadline: Deadline::in_seconds(seconds),
+        signals: Signals::block().ok(),
+        dry_run: invocation.dry_run,
+        json: invocation.json,
+        fit: false,
+    };
+    if context.reboots() && acting {
+        context.deadline = stage::shared_deadline(root, stage, seconds);
+    }
+    match &invocation.command {
+        Command::Quiesce { names, all } => quiesce(&context, names, *all),
+        Command::Shutdown { verb } => {
+            shut_down(&mut context, verb.as_str(), invocation.stage.is_some())
+        }
+        Command::Status => status::run(&context),
+        // Printed before there was a machine to look at.
+        Command::Help | Command::Version => Exit::Done,
+    }
+}
+
+fn start_log(root: &'static Root, stage: Stage, options: &Options) {
+    if !stage.is_hook() {
+        kmsg::set_level(options.log);
+    } else if !kmsg::to_kmsg(root, options.log) {
+        warn!("/dev/kmsg cannot be written: these lines go to standard error");
+    }
+}
+
+/// Why nothing is to be done here, said.
+fn not_now(root: &Root, options: &Options) -> Option<Exit> {
+    if !options.enable {
+        info!("quell.enable=0: nothing is done");
+        return Some(Exit::Done);
+    }
+    if let Some(why) = proc::not_ours(root) {
+        info!("{why}: nothing is done");
+        return Some(Exit::Done);
+    }
+    if !root.exists("/sys") || (!root.is_fixture() && !root.exists("/sys/class")) {
+        error!("/sys is not there: nothing can be done");
+        return Some(Exit::Missing);
+    }
+    None
+}
+
+fn quiesce(context: &Context, names: &[quiesce::Name], all: bool) -> Exit {
+    if names.is_empty() && !all && context.stage == Stage::Person {
+        error!(
+            "quiesce: which controllers? Name them, or give --all (with --dry-run to see the plan first)"
+        );
+        return Exit::Usage;
+    }
+    quiesce::run(
+        context,
+        if names.is_empty() {
+            Which::All
+        } else {
+            Which::Named(names)
+        },
+    )
+}
+
+fn shut_down(context: &mut Context, given: &str, stage_given: bool) -> Exit {
+    let Some(verb) = shutdown::verb(context, given) else {
+        return Exit::Usage;
+    };
+    if context.stage == Stage::Person && !stage_given && !context.dry_run {
+        error!(
+            "shutdown is called by hooks, with --stage: nothing is done. This is what it would do:"
+        );
+        context.dry_run = true;
+        shutdown::run(context, verb);
+        return Exit::Usage;
+    }
+    shutdown::run(context, verb)
+}

@@ -1,0 +1,54 @@
+//! What every command is given, and what it gives back.
+
+use crate::deadline::Deadline;
+use crate::options::{Options, Stage};
+use crate::sys::Root;
+use crate::sys::proc::Signals;
+
+/// What a command came to, as an exit status. The greatest of several counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// All done, or nothing to do.
+    #[default]
+    Done = 0,
+    /// Something was left undone or refused; the lines say what.
+    Undone = 1,
+    /// The command was not understood; nothing was touched.
+    Usage = 2,
+    /// A mechanism or privilege is missing.
+    Missing = 3,
+}
+
+/// Where and how a command runs.
+pub struct Context {
+    /// Where the kernel's files are.
+    pub root: &'static Root,
+    /// Kernel command line and flags.
+    pub options: Options,
+    /// Who called.
+    pub stage: Stage,
+    /// When it is over.
+    pub deadline: Deadline,
+    /// Signals that end it, where they can be had.
+    pub signals: Option<Signals>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// One object on standard output.
+    pub json: bool,
+    /// What is not through by the deadline is killed: nothing is started that would not be.
+    pub fit: bool,
+}
+
+impl Context {
+    /// Whether the stage ends in reboot(2).
+    pub fn reboots(&self) -> bool {
+        matches!(self.stage, Stage::SystemdShutdown | Stage::Exitrd)
+    }
+
+    /// The last resort's time, where there is one: the stage ends in reboot(2), it was not turned off, and this is the
+    /// machine itself.
+    pub fn guard_s(&self) -> Option<u32> {
+        let wanted = self.reboots() && self.options.lastresort_s > 0 && !self.root.is_fixture();
+        wanted.then_some(self.options.lastresort_s)
+    }
+}

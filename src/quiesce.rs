@@ -1,0 +1,365 @@
+//! Shuts NVMe controllers down, many at once: look, plan, act, report.
+//!
+//! The driver's own removal sends the shutdown notification and waits for the drive; writing a controller's PCI address
+//! to its driver's `unbind` file runs it, and only the device's own lock is held meanwhile. So the work is to find out
+//! what may be touched ([`plan`]), to do it in a bounded number of workers ([`crew`]), and to find out what came of it
+//! ([`foreman`]).
+
+mod crew;
+mod foreman;
+mod look;
+mod order;
+mod plan;
+mod report;
+mod show;
+
+use std::sync::Mutex;
+
+use log::{error, info, warn};
+
+use crate::capability::Policy;
+use crate::context::{Context, Exit};
+use crate::deadline::now_ms;
+use crate::errno::Cause;
+use crate::pool::{Ended, Pool};
+use crate::schedule::{Limits, Predicted, Schedule};
+use crate::sys::nvme::{self, CONTROLLERS};
+use crate::sys::{kmsg::Reader, proc};
+
+use crew::Worker;
+use foreman::Carrying;
+use plan::{Fate, Plan, Selection, Timeouts};
+use report::Tally;
+
+pub use plan::Name;
+
+/// What is kept of one run: far too large for a stack, and nothing may be allocated.
+struct Tables {
+    plan: Plan,
+    schedule: Schedule<CONTROLLERS>,
+}
+
+static TABLES: Mutex<Tables> = Mutex::new(Tables {
+    plan: Plan::new(),
+    schedule: Schedule::new(),
+});
+
+/// Which controllers a command is about.
+#[derive(Clone, Copy)]
+pub enum Which<'a> {
+    /// All there are.
+    All,
+    /// These, every one of which must exist.
+    Named(&'a [Name]),
+}
+
+/// One run over the machine.
+struct Run<'a> {
+    context: &'a Context,
+    plan: &'a mut Plan,
+    schedule: &'a mut Schedule<CONTROLLERS>,
+    pool: Pool<'a>,
+    policy: Policy,
+    timeouts: Timeouts,
+    tally: Tally,
+    /// Jobs were started, so this is the middle of the work and not the choice whether to begin it.
+    begun: bool,
+    /// Why the run was over before its end.
+    cut: Option<Ended>,
+    /// The kernel's log could not be read, or not all of it: said once.
+    deaf_said: bool,
+    start_ms: u64,
+}
+
+/// Quiesces controllers, or says what that would be.
+pub fn run(context: &Context, which: Which<'_>) -> Exit {
+    let Ok(mut tables) = TABLES.lock() else {
+        return Exit::Missing;
+    };
+    let Tables { plan, schedule } = &mut *tables;
+    let crew = Worker { root: context.root };
+    let mut run = Run {
+        context,
+        plan,
+        schedule,
+        pool: Pool::new(context.root, &crew, 1),
+        policy: Policy {
+            fabrics_delete: context.options.fabrics_delete,
+            quiesce: context.options.quiesce,
+            hook_stage: context.stage.is_hook(),
+            kernel_async: nvme::kernel_is_async(context.root),
+            named: !context.stage.is_hook(),
+        },
+        timeouts: Timeouts {
+            shutdown_s: nvme::shutdown_timeout_s(context.root),
+            admin_s: nvme::admin_timeout_s(context.root),
+        },
+        tally: Tally::default(),
+        begun: false,
+        cut: None,
+        deaf_said: false,
+        start_ms: now_ms(),
+    };
+    run.all(which)
+}
+
+impl Run<'_> {
+    fn all(&mut self, which: Which<'_>) -> Exit {
+        let first = match self.plan.inventory.scan(self.context.root, 0) {
+            Ok(next) => next,
+            Err(errno) => {
+                error!(
+                    "/sys/class/nvme cannot be read: {}; nothing is done",
+                    Cause(errno)
+                );
+                return Exit::Missing;
+            }
+        };
+        let selection = match which {
+            Which::All => Selection::All,
+            Which::Named(names) => {
+                if let Some(exit) = self.unknown(names, first.is_some()) {
+                    return exit;
+                }
+                Selection::Named(names)
+            }
+        };
+        if self.plan.inventory.controllers().is_empty() {
+            self.nothing();
+            return Exit::Done;
+        }
+        if !self.context.dry_run {
+            proc::raise_file_limit();
+            if self.context.reboots() && !self.context.root.is_fixture() {
+                proc::lock_memory();
+            }
+        }
+        let mut output = show::Output::start(self.context);
+        let mut next = Some(first);
+        while let Some(further) = next.take() {
+            self.pass(selection, &mut output);
+            if let (Some(from), None) = (further, self.cut) {
+                match self.plan.inventory.scan(self.context.root, from) {
+                    Ok(after) => next = Some(after),
+                    Err(errno) => self.lost_sight(errno),
+                }
+            }
+        }
+        if matches!(which, Which::All) && self.begun && self.cut.is_none() && !self.context.dry_run
+        {
+            self.late(&mut output);
+        }
+        self.finish(&mut output)
+    }
+
+    /// Every name must be a controller's; those that are none are said before anything is touched.
+    fn unknown(&self, names: &[Name], more: bool) -> Option<Exit> {
+        let all = self.plan.inventory.controllers();
+        // Beyond the table a name cannot be checked cheaply; a machine with more than 8,192 controllers is asked by --all.
+        let missing = names.iter().find(|name| !all.iter().any(|c| name.is(c)));
+        if let (Some(name), false) = (missing, more) {
+            match name {
+                Name::Instance(n) => error!("there is no controller nvme{n}; nothing is done"),
+                Name::Pci(address) => {
+                    error!("there is no NVMe controller at {address}; nothing is done")
+                }
+            }
+            return Some(Exit::Usage);
+        }
+        None
+    }
+
+    fn nothing(&self) {
+        info!("no NVMe controllers");
+        let mut output = show::Output::start(self.context);
+        output.end(&self.tally, Predicted::default(), 0, 0);
+    }
+
+    fn lost_sight(&mut self, errno: rustix::io::Errno) {
+        warn!(
+            "/sys/class/nvme cannot be read again: {}; what is left goes to the kernel",
+            Cause(errno)
+        );
+        self.tally.mechanism += 1;
+    }
+
+    /// Plans and does what the inventory holds.
+    fn pass(&mut self, selection: Selection<'_>, output: &mut show::Output<'_>) {
+        self.look(selection);
+        report::left(self.plan);
+        if self.context.dry_run {
+            self.plan.make_jobs(self.timeouts);
+            let limits = self.limits();
+            let predicted = self.schedule.predict(&self.plan.items, limits);
+            output.predicted(predicted, limits.total.min(self.plan.items.len()));
+        } else if self.plan.todo() > 0 {
+            self.plan.make_jobs(self.timeouts);
+            self.act();
+        }
+        self.tally.add(self.plan);
+        output.controllers(self.plan, self.timeouts);
+        self.plan.remember_all();
+        if !self.context.reboots() && !self.context.dry_run {
+            report::way_back(self.plan);
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let mut limits = Limits {
+            total: self.context.options.jobs_total(self.plan.items.len()),
+            width: [1; 5],
+        };
+        for class in crate::capability::Class::ALL {
+            if let Some(width) = limits.width.get_mut(class.index()) {
+                *width = self.context.options.width_of(class);
+            }
+        }
+        limits
+    }
+
+    /// Carries the plan out.
+    fn act(&mut self) {
+        let limits = self.limits();
+        self.schedule.load(&self.plan.items, limits);
+        let witness = Reader::at_end(self.context.root);
+        if let Err(errno) = &witness {
+            self.deaf(format_args!("/dev/kmsg cannot be read: {}", Cause(*errno)));
+        }
+        let expedited = proc::Expedited::raise(self.context.root);
+        self.begun = true;
+        self.pool.next_phase(limits.total);
+        let guard_s = self.context.guard_s();
+        let mut carrying = Carrying {
+            plan: self.plan,
+            schedule: self.schedule,
+            witness: witness.ok(),
+            complaints: heapless::Vec::new(),
+            fit: self.context.fit.then_some(self.context.deadline),
+            guard_s,
+        };
+        let ended = self.pool.run(
+            &mut carrying,
+            self.context.deadline,
+            self.context.signals.as_ref(),
+        );
+        carrying.close();
+        let lost = carrying.witness.as_ref().is_some_and(Reader::lost);
+        drop(expedited);
+        match ended {
+            Ended::All => {}
+            Ended::Deadline | Ended::Signal(_) => self.cut = Some(ended),
+            Ended::NoWorkers(errno) => {
+                error!(
+                    "no worker process can be made: {}; the controllers go to the kernel",
+                    Cause(errno)
+                );
+                self.cut = Some(ended);
+            }
+        }
+        if let Some(seconds) = guard_s
+            && self.pool.unfinished().next().is_some()
+        {
+            guard(&mut self.pool, &mut carrying, seconds);
+        }
+        if lost {
+            self.deaf(format_args!("records of /dev/kmsg were lost"));
+        }
+    }
+
+    /// Says once why no shutdown can be confirmed.
+    fn deaf(&mut self, why: core::fmt::Arguments<'_>) {
+        if !core::mem::replace(&mut self.deaf_said, true) {
+            warn!("{why}; whether the drives confirmed their shutdown is not known");
+        }
+    }
+
+    /// One final pass for controllers that came while the others were done.
+    fn late(&mut self, output: &mut show::Output<'_>) {
+        let mut any = false;
+        let listed = nvme::instances(self.context.root, |instance| {
+            any |= !self.plan.has_seen(instance)
+        });
+        if listed.is_ok() && any {
+            match self.plan.inventory.scan(self.context.root, 0) {
+                Ok(_) => self.pass(Selection::Unseen, output),
+                Err(errno) => self.lost_sight(errno),
+            }
+        }
+    }
+
+    /// The last line, and the exit status.
+    fn finish(&mut self, output: &mut show::Output<'_>) -> Exit {
+        let took = now_ms().saturating_sub(self.start_ms);
+        if self.context.dry_run {
+            output.end(&self.tally, output.sum(), took, 0);
+            return if self.tally.mechanism > 0 {
+                Exit::Missing
+            } else {
+                Exit::Done
+            };
+        }
+        let line = self
+            .tally
+            .line(took, self.pool.forked(), self.pool.abandoned());
+        match self.cut {
+            Some(Ended::Signal(name)) => warn!("ended by {name}: {line}"),
+            Some(Ended::Deadline) => warn!("the time is up: {line}"),
+            _ if self.begun => info!("{line}"),
+            // Nothing was to be done: the controllers' own lines say why.
+            _ => {}
+        }
+        output.end(&self.tally, Predicted::default(), took, self.pool.forked());
+        self.exit()
+    }
+
+    fn exit(&self) -> Exit {
+        let Tally {
+            busy,
+            policy,
+            refused,
+            unconfirmed,
+            abandoned,
+            failed,
+            mechanism,
+            ..
+        } = self.tally;
+        // A hook has done its part when only what is in use is left; a person wanted what he named.
+        let minded = if self.context.stage.is_hook() {
+            0
+        } else {
+            busy + policy
+        };
+        match () {
+            () if mechanism > 0 || matches!(self.cut, Some(Ended::NoWorkers(_))) => Exit::Missing,
+            () if minded + refused + unconfirmed + abandoned + failed > 0 || self.cut.is_some() => {
+                Exit::Undone
+            }
+            () => Exit::Done,
+        }
+    }
+}
+
+/// Leaves the process that resets the machine if a removal never returns.
+fn guard(pool: &mut Pool<'_>, carrying: &mut Carrying<'_>, seconds: u32) {
+    // What the guard will have to say if it comes to that is known now.
+    let mut names = crate::text::Text::<400>::new();
+    for job in pool.unfinished() {
+        for at in carrying.plan.members(job) {
+            if let (Some(c), Some(Fate::Abandoned(..))) = (
+                carrying.plan.inventory.controllers().get(at),
+                carrying.plan.fates.get(at),
+            ) {
+                names.add(format_args!(" {}", report::Named(c)));
+            }
+        }
+    }
+    let left = pool.leave_guard(carrying, seconds, &|_| {
+        error!("after {seconds} s more the removal has not returned of one of{names}: the machine is reset now");
+    });
+    if let Err(errno) = left {
+        error!(
+            "no process can be made that would reset the machine: {}; only a watchdog will",
+            Cause(errno)
+        );
+    }
+}

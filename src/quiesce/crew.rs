@@ -1,0 +1,245 @@
+//! What a worker does: everything that may block.
+
+use rustix::io::Errno;
+
+use super::order::{End, Order, Said, Step, Target};
+use crate::capability::{Action, State};
+use crate::deadline::now_ms;
+use crate::name::Key;
+use crate::path;
+use crate::pool::{Crew, Reply};
+use crate::sys::nvme::Subsystem;
+use crate::sys::{Root, block, nvme, users};
+use crate::text::Text;
+
+/// Namespaces of one subsystem that a worker holds at once.
+const HELD: usize = 1024;
+
+/// First byte of the message that ends a look at the processes: it was complete.
+pub(super) const COMPLETE: u8 = b'.';
+/// First byte of a message that names a user of a controller, and one that names a user of a namespace.
+pub(super) const USES_CONTROLLER: u8 = b'c';
+pub(super) const USES_NAMESPACE: u8 = b'n';
+
+/// Does orders below a root.
+pub(super) struct Worker<'a> {
+    pub(super) root: &'a Root,
+}
+
+impl Crew for Worker<'_> {
+    fn work(&self, order: &[u8], reply: &Reply) {
+        match Order::decode(order) {
+            Some(Order::Users { main }) => self.users(main, reply),
+            Some(Order::Identify { instance }) => {
+                if let Ok(us) = nvme::identify_rtd3e(self.root, instance) {
+                    reply.say(&us.to_le_bytes());
+                }
+            }
+            Some(Order::Quiesce {
+                action,
+                subsystem,
+                namespaces,
+                targets,
+            }) => {
+                Quiesce {
+                    root: self.root,
+                    reply,
+                    action,
+                }
+                .subsystem(subsystem, namespaces, &targets);
+            }
+            // Only we write orders.
+            None => {}
+        }
+    }
+}
+
+impl Worker<'_> {
+    fn users(&self, main: u32, reply: &Reply) {
+        let own = std::process::id();
+        let complete = users::scan(self.root, &[main, own], |user| {
+            use crate::name::Device;
+            let mut message: heapless::Vec<u8, 120> = heapless::Vec::new();
+            let (tag, key) = match user.device {
+                Device::Controller(instance) => (USES_CONTROLLER, Key { instance, head: 0 }),
+                Device::Namespace(key) => (USES_NAMESPACE, key),
+            };
+            let _ = message.push(tag);
+            let _ = message.extend_from_slice(&key.instance.to_le_bytes());
+            let _ = message.extend_from_slice(&key.head.to_le_bytes());
+            let _ = message.extend_from_slice(user.text.as_str().as_bytes());
+            reply.say(&message);
+        });
+        if complete.is_ok() {
+            reply.say(&[COMPLETE]);
+        }
+    }
+}
+
+struct Quiesce<'a> {
+    root: &'a Root,
+    reply: &'a Reply,
+    action: Action,
+}
+
+impl Quiesce<'_> {
+    /// Claims and flushes what the subsystem's controllers give access to, and does them while it is held.
+    fn subsystem(&self, subsystem: Subsystem, seen: u32, targets: &[Target]) {
+        let start = now_ms();
+        match self.claim(subsystem, seen, targets) {
+            Err(end) => {
+                for at in 0..targets.len() {
+                    self.end(at, end, start);
+                }
+            }
+            Ok(held) => {
+                let mut start = start;
+                for (at, target) in targets.iter().enumerate() {
+                    let end = self.controller(at, target).unwrap_or_else(|end| end);
+                    self.end(at, end, start);
+                    start = now_ms();
+                }
+                // Nobody could claim a namespace until here.
+                drop(held);
+            }
+        }
+    }
+
+    fn at(&self, at: usize, step: Step) {
+        self.reply
+            .say(&Said::At(u8::try_from(at).unwrap_or(u8::MAX), step).encode());
+    }
+
+    fn end(&self, at: usize, end: End, start_ms: u64) {
+        let ms = u32::try_from(now_ms().saturating_sub(start_ms)).unwrap_or(u32::MAX);
+        self.reply
+            .say(&Said::End(u8::try_from(at).unwrap_or(u8::MAX), end, ms).encode());
+    }
+
+    /// Opens every namespace exclusively, and flushes each. All or nothing.
+    fn claim(
+        &self,
+        subsystem: Subsystem,
+        seen: u32,
+        targets: &[Target],
+    ) -> Result<heapless::Vec<block::Held, HELD>, End> {
+        self.at(0, Step::Claim);
+        let mut held = heapless::Vec::new();
+        let mut count = 0;
+        let mut refused = Ok(());
+        let listed = nvme::namespaces(
+            self.root,
+            subsystem,
+            targets.iter().map(|t| t.instance),
+            |ns| {
+                count += 1;
+                if refused.is_ok() {
+                    refused = match block::hold(self.root, &ns) {
+                        Ok(one) => held.push(one).map_err(|_| End::Changed),
+                        Err(Errno::BUSY) => Err(End::Busy(ns.key)),
+                        // It has gone since it was listed, and takes its users with it.
+                        Err(Errno::NXIO | Errno::NOENT)
+                            if !self
+                                .root
+                                .exists(path!("/sys/class/block/{}", ns.key).as_str()) =>
+                        {
+                            Ok(())
+                        }
+                        Err(errno) => Err(End::Unopened(ns.key, errno)),
+                    };
+                }
+            },
+        );
+        refused?;
+        listed.map_err(|errno| End::Failed(Step::Claim, errno))?;
+        if count > seen {
+            return Err(End::Changed);
+        }
+        self.at(0, Step::Flush);
+        for one in &held {
+            one.flush(self.root)
+                .map_err(|errno| End::Unflushed(one.key(), errno))?;
+        }
+        self.at(0, Step::Prepare);
+        for one in held.iter().map(block::Held::key) {
+            self.keep_no_head(one);
+        }
+        Ok(held)
+    }
+
+    /// A multipath head may outlive its last path by `delayed_removal_secs` (since 6.15) and queue I/O meanwhile.
+    fn keep_no_head(&self, key: Key) {
+        let file = path!("/sys/class/block/{key}/delayed_removal_secs");
+        if self
+            .root
+            .read_u32(file.as_str())
+            .is_some_and(|secs| secs > 0)
+        {
+            // If it stays, the head goes later: nothing is lost.
+            let _ = self.root.write(file.as_str(), b"0");
+        }
+    }
+
+    /// Does one controller.
+    fn controller(&self, at: usize, target: &Target) -> Result<End, End> {
+        let Target { instance, pci } = *target;
+        self.at(at, Step::Prepare);
+        if !nvme::is_there(self.root, instance) || nvme::address(self.root, instance) != pci {
+            return Err(End::Vanished);
+        }
+        match (nvme::state(self.root, instance), self.action) {
+            (State::Live, _) | (State::Connecting, Action::Delete) => {}
+            (state, _) => return Err(End::NotLive(state)),
+        }
+        match self.action {
+            Action::Unbind => self.unbind(at, instance, pci.ok_or(End::Vanished)?),
+            Action::Delete => self.delete(at, instance),
+        }
+    }
+
+    fn unbind(&self, at: usize, instance: u32, pci: nvme::PciAddress) -> Result<End, End> {
+        let power = path!("/sys/bus/pci/devices/{pci}/power/control");
+        let mut buf = [0; 16];
+        if self
+            .root
+            .read(power.as_str(), &mut buf)
+            .is_ok_and(|mode| mode == b"auto")
+        {
+            // Else it goes to D3cold once its driver has let go, and the kernel's shutdown wakes it again, one by one.
+            let _ = self.root.write(power.as_str(), b"on");
+        }
+        self.at(at, Step::Act);
+        let file = path!("/sys/class/nvme/nvme{instance}/device/driver/unbind");
+        let address = Text::<16>::of(format_args!("{pci}"));
+        self.removed(
+            instance,
+            self.root.write(file.as_str(), address.as_str().as_bytes()),
+        )
+    }
+
+    fn delete(&self, at: usize, instance: u32) -> Result<End, End> {
+        let dir = path!("/sys/class/nvme/nvme{instance}");
+        for (knob, value) in [("ctrl_loss_tmo", b"1"), ("fast_io_fail_tmo", b"1")] {
+            // Each came with some kernel; without it the wait is longer, and bounded all the same.
+            let _ = self.root.write(path!("{dir}/{knob}").as_str(), value);
+        }
+        self.at(at, Step::Act);
+        self.removed(
+            instance,
+            self.root
+                .write(path!("{dir}/delete_controller").as_str(), b"1"),
+        )
+    }
+
+    /// What the write came to: judged by what is there, not by what it returned.
+    fn removed(&self, instance: u32, written: Result<(), Errno>) -> Result<End, End> {
+        let there = nvme::is_there(self.root, instance);
+        match written {
+            Ok(()) if !there => Ok(End::Gone),
+            Ok(()) => Err(End::StillThere),
+            // It was unbound by somebody else in the same moment.
+            Err(Errno::NODEV | Errno::NOENT) if !there => Err(End::Vanished),
+            Err(errno) => Err(End::Failed(Step::Act, errno)),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Looks at who uses what, and decides what becomes of each controller.
+
+use log::{debug, error};
+
+use super::crew::{COMPLETE, USES_CONTROLLER, USES_NAMESPACE};
+use super::order::Order;
+use super::plan::{Fate, Selection};
+use super::{Ended, Run};
+use crate::capability::Transport;
+use crate::name::Key;
+use crate::pool::{Bounds, Foreman, MESSAGE};
+use crate::sys::claims;
+use crate::sys::nvme::Inventory;
+use crate::text::Printable;
+
+/// The longest a look at the processes may take, in milliseconds. It takes a few microseconds for each open file.
+const USERS_MS: u64 = 10_000;
+/// The longest the controllers are waited for to say their RTD3E, in milliseconds.
+const IDENTIFY_MS: u64 = 5_000;
+
+impl Run<'_> {
+    /// Decides what becomes of each controller of the inventory.
+    pub(super) fn look(&mut self, selection: Selection<'_>) {
+        let known = match claims::mark(self.context.root, &mut self.plan.inventory) {
+            Ok(()) => self.users(),
+            Err(unknown) => {
+                error!("{unknown}; nothing is done");
+                false
+            }
+        };
+        self.plan.judge_all(selection, &self.policy, self.begun);
+        if !known {
+            for fate in &mut self.plan.fates {
+                if matches!(fate, Fate::Todo(_)) {
+                    *fate = Fate::Unknown;
+                }
+            }
+        }
+        if self.context.dry_run || self.plan.todo() > self.context.options.jobs_total(usize::MAX) {
+            self.identify();
+        }
+    }
+
+    /// Marks what a process has open. False if that cannot be known.
+    fn users(&mut self) -> bool {
+        self.pool.next_phase(1);
+        let mut asking = Asking {
+            inventory: &mut self.plan.inventory,
+            complete: false,
+            asked: false,
+        };
+        let deadline = self
+            .context
+            .deadline
+            .within_ms(USERS_MS.min(self.context.deadline.rest_ms() / 2));
+        let ended = self
+            .pool
+            .run(&mut asking, deadline, self.context.signals.as_ref());
+        let complete = asking.complete;
+        if let Ended::Signal(_) = ended {
+            self.cut = Some(ended);
+        } else if !complete {
+            error!(
+                "which processes have controllers open cannot be found out (/proc); nothing is done"
+            );
+        }
+        complete
+    }
+
+    /// Asks the controllers that are to be done for RTD3E, which decides who is longest. One that does not answer
+    /// counts as one that does not say.
+    fn identify(&mut self) {
+        self.pool
+            .next_phase(self.context.options.jobs_total(self.plan.todo()));
+        let fates = &self.plan.fates;
+        let inventory = &mut self.plan.inventory;
+        let mut asking = Identifying {
+            inventory,
+            fates,
+            next: 0,
+        };
+        let deadline = self
+            .context
+            .deadline
+            .within_ms(IDENTIFY_MS.min(self.context.deadline.rest_ms() / 4));
+        match self
+            .pool
+            .run(&mut asking, deadline, self.context.signals.as_ref())
+        {
+            ended @ Ended::Signal(_) => self.cut = Some(ended),
+            ended => debug!("asked for RTD3E: {ended:?}"),
+        }
+    }
+}
+
+/// Neither job has a bound of its own: the deadline it is given is.
+const UNBOUNDED: Bounds = Bounds {
+    hold_ms: u64::MAX,
+    job_ms: u64::MAX,
+};
+
+/// The one job of finding the users.
+struct Asking<'a> {
+    inventory: &'a mut Inventory,
+    asked: bool,
+    complete: bool,
+}
+
+impl Foreman for Asking<'_> {
+    fn next(&mut self) -> Option<u32> {
+        (!core::mem::replace(&mut self.asked, true)).then_some(0)
+    }
+
+    fn order(&self, _job: u32, order: &mut [u8; MESSAGE]) -> usize {
+        Order::Users {
+            main: std::process::id(),
+        }
+        .encode(order)
+    }
+
+    fn blocks_others(&self, _job: u32) -> bool {
+        false
+    }
+
+    fn bounds(&self, _job: u32) -> Bounds {
+        UNBOUNDED
+    }
+
+    fn message(&mut self, _job: u32, message: &[u8]) {
+        let Some((tag, rest)) = message.split_first() else {
+            return;
+        };
+        if *tag == COMPLETE {
+            self.complete = true;
+            return;
+        }
+        let Some((instance, rest)) = rest.split_first_chunk::<4>() else {
+            return;
+        };
+        let Some((head, text)) = rest.split_first_chunk::<4>() else {
+            return;
+        };
+        let key = Key {
+            instance: u32::from_le_bytes(*instance),
+            head: u32::from_le_bytes(*head),
+        };
+        let who = Printable(text);
+        match *tag {
+            USES_CONTROLLER => self
+                .inventory
+                .hold_controller(key.instance, format_args!("{who}")),
+            USES_NAMESPACE => self.inventory.hold(key, format_args!("{who}")),
+            _ => false,
+        };
+    }
+
+    fn done(&mut self, _job: u32, _died: bool) {}
+
+    fn abandon(&mut self, _job: u32) {}
+}
+
+/// A job for each PCIe controller that is to be done.
+struct Identifying<'a> {
+    inventory: &'a mut Inventory,
+    fates: &'a [Fate],
+    next: usize,
+}
+
+impl Identifying<'_> {
+    fn instance(&self, at: usize) -> u32 {
+        self.inventory
+            .controllers()
+            .get(at)
+            .map_or(0, |c| c.instance)
+    }
+}
+
+impl Foreman for Identifying<'_> {
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            let at = self.next;
+            let fate = self.fates.get(at)?;
+            self.next += 1;
+            let pcie = self
+                .inventory
+                .controllers()
+                .get(at)
+                .is_some_and(|c| c.transport == Transport::Pcie);
+            if pcie && matches!(fate, Fate::Todo(_)) {
+                return u32::try_from(at).ok();
+            }
+        }
+    }
+
+    fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize {
+        Order::Identify {
+            instance: self.instance(job as usize),
+        }
+        .encode(order)
+    }
+
+    fn blocks_others(&self, _job: u32) -> bool {
+        false
+    }
+
+    fn bounds(&self, _job: u32) -> Bounds {
+        UNBOUNDED
+    }
+
+    fn message(&mut self, job: u32, message: &[u8]) {
+        if let (Ok(us), Some(c)) = (
+            <[u8; 4]>::try_from(message),
+            self.inventory.controllers_mut().get_mut(job as usize),
+        ) {
+            c.rtd3e_us = Some(u32::from_le_bytes(us)).filter(|us| *us > 0);
+        }
+    }
+
+    fn done(&mut self, _job: u32, _died: bool) {}
+
+    fn abandon(&mut self, _job: u32) {}
+}

@@ -1,0 +1,48 @@
+//! What the hooks call: everything that is to be done before the machine goes down, under one deadline.
+
+use log::{debug, error, info, warn};
+
+use crate::context::{Context, Exit};
+use crate::options::Stage;
+use crate::quiesce::{self, Which};
+use crate::stage::{self, Exitrd, Verb};
+
+/// The verb of a call: a hook's is found out, a person must know his.
+pub fn verb(context: &Context, given: &str) -> Option<Verb> {
+    let known = Verb::parse(given.as_bytes());
+    if known.is_none() && context.stage == Stage::Person {
+        error!(
+            "shutdown: no such verb as '{given}' (reboot, poweroff, halt, kexec); nothing is done"
+        );
+        return None;
+    }
+    if known.is_none() {
+        debug!("verb '{given}' is none: pid 1's command line is asked");
+    }
+    Some(known.unwrap_or_else(|| stage::hook_verb(context.root, given)))
+}
+
+/// Shuts down what this stage is for.
+pub fn run(context: &mut Context, verb: Verb) -> Exit {
+    if !verb.ends_devices() {
+        info!("the devices live on over a soft-reboot or exit: nothing is done");
+        return Exit::Done;
+    }
+    if context.stage == Stage::SystemdShutdown {
+        match stage::exitrd(context.root) {
+            Exitrd::Quell => {
+                info!(
+                    "left to the exitrd, which holds quell: it does all controllers in one batch"
+                );
+                return Exit::Done;
+            }
+            // It kills what it finds running below the old root.
+            Exitrd::Foreign => context.fit = true,
+            Exitrd::NotExecutable => warn!(
+                "/run/initramfs/shutdown cannot be executed (noexec?): there will be no exitrd"
+            ),
+            Exitrd::None => {}
+        }
+    }
+    quiesce::run(context, Which::All)
+}
