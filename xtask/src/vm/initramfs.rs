@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const INIT: &str = include_str!("init.sh");
-const PRELUDE: &str = include_str!("prelude.sh");
+/// What every script may call.
+pub(super) const PRELUDE: &str = include_str!("prelude.sh");
 
 /// What every VM can load. Whatever else these need comes along.
 const MODULES: &[&str] = &[

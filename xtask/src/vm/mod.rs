@@ -10,6 +10,8 @@ mod console;
 mod initramfs;
 mod machine;
 mod qemu;
+#[cfg(test)]
+mod shell;
 
 use crate::setup::KERNELS;
 use anyhow::{Context, Result, bail};

@@ -72,9 +72,7 @@ pub(crate) fn run(
     let start = Instant::now();
     let socket = dir.join("qmp");
     let listener = UnixListener::bind(&socket).context("cannot make QEMU's control socket")?;
-    // Also where xtask itself is killed no QEMU stays behind.
-    let child = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
+    let child = Command::new("qemu-system-x86_64")
         .args(arguments)
         // A reset and a power-off both stop the VM and say so over QMP, so that neither can be taken for the other.
         .args(["-action", "reboot=shutdown,shutdown=pause,panic=none"])
