@@ -260,7 +260,9 @@ impl Said {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut eye = Eye(bytes);
         let [at, tag, step, _] = eye.take()?;
-        let errno = Errno::from_raw_os_error(eye.number()?.cast_signed());
+        let number = eye.number()?.cast_signed();
+        // Not every number is an error's.
+        let errno = || (1..4096).contains(&number).then(|| Errno::from_raw_os_error(number));
         let key = Key {
             instance: eye.number()?,
             head: eye.number()?,
@@ -271,12 +273,12 @@ impl Said {
             0 => return Some(Self::At(at, a_step()?)),
             1 => End::Gone,
             2 => End::Busy(key),
-            3 => End::Unflushed(key, errno),
-            4 => End::Unopened(key, errno),
+            3 => End::Unflushed(key, errno()?),
+            4 => End::Unopened(key, errno()?),
             5 => End::Changed,
             6 => End::NotLive(STATES.into_iter().find(|s| *s as u8 == step)?),
             7 => End::Vanished,
-            8 => End::Failed(a_step()?, errno),
+            8 => End::Failed(a_step()?, errno()?),
             9 => End::StillThere,
             _ => return None,
         };

@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(refused("/proc"), Some(BadRoot::Kernel));
         assert_eq!(refused("/proc/self"), Some(BadRoot::Kernel));
         assert_eq!(refused("/sys/class"), Some(BadRoot::Kernel));
-        assert_eq!(refused("/proc/1/root"), Some(BadRoot::Machine));
+        assert_eq!(refused("/proc/self/root"), Some(BadRoot::Machine));
         assert_eq!(refused("/no/such"), Some(BadRoot::Open(Errno::NOENT)));
     }
 
