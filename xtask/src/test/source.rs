@@ -58,6 +58,14 @@ impl Source {
         after
     }
 
+    /// Whether `word` stands in the code, and not as the end of a longer one.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.code.match_indices(word).any(|(at, _)| {
+            let before = self.code.get(..at).unwrap_or("");
+            !before.ends_with(is_word)
+        })
+    }
+
     /// The literal that an expression is, where it is nothing else.
     pub(super) fn as_literal(&self, expression: &str) -> Option<&str> {
         let index = expression.strip_prefix('"')?.strip_suffix('"')?;
