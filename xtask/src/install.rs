@@ -105,6 +105,8 @@ fn place(root: &Path, to: &str) -> Result<PathBuf> {
         dir.push(part);
         if !dir.is_symlink() && !dir.exists() {
             fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            // Whatever the umask of who makes the package.
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
         }
         dir = fs::canonicalize(&dir).with_context(|| format!("cannot follow {}", dir.display()))?;
         if !dir.starts_with(root) {
@@ -177,6 +179,7 @@ mod tests {
         let real = fs::canonicalize(usr.join("lib/quell/quell")).unwrap();
         assert_eq!(fs::read_to_string(&real).unwrap(), "binary");
         assert_eq!(mode(&real), 0o755);
+        assert_eq!(mode(&usr.join("lib/quell")), 0o755);
         for link in ["sbin/quell", "lib/systemd/system-shutdown/quell.shutdown"] {
             assert!(usr.join(link).is_symlink());
             assert_eq!(fs::canonicalize(usr.join(link)).unwrap(), real, "{link}");
