@@ -12,6 +12,7 @@ mod order;
 mod plan;
 mod report;
 mod show;
+mod survey;
 
 use std::sync::Mutex;
 
@@ -28,10 +29,12 @@ use crate::sys::{kmsg::Reader, proc};
 
 use crew::Worker;
 use foreman::Carrying;
+use look::Look;
 use plan::{Fate, Plan, Selection, Timeouts};
 use report::Tally;
 
 pub use plan::Name;
+pub use survey::{Row, Survey, foreign, survey};
 
 /// What is kept of one run: far too large for a stack, and nothing may be allocated.
 struct Tables {
@@ -78,42 +81,58 @@ pub fn run(context: &Context, which: Which<'_>) -> Exit {
     };
     let Tables { plan, schedule } = &mut *tables;
     let crew = Worker { root: context.root };
-    let mut run = Run {
-        context,
-        plan,
-        schedule,
-        pool: Pool::new(context.root, &crew, 1),
-        policy: Policy {
-            fabrics_delete: context.options.fabrics_delete,
-            quiesce: context.options.quiesce,
-            hook_stage: context.stage.is_hook(),
-            kernel_async: nvme::kernel_is_async(context.root),
-            named: !context.stage.is_hook(),
-        },
-        timeouts: Timeouts {
-            shutdown_s: nvme::shutdown_timeout_s(context.root),
-            admin_s: nvme::admin_timeout_s(context.root),
-        },
-        tally: Tally::default(),
-        begun: false,
-        cut: None,
-        deaf_said: false,
-        start_ms: now_ms(),
-    };
-    run.all(which)
+    Run::new(context, plan, schedule, Pool::new(context.root, &crew, 1)).all(which)
 }
 
-impl Run<'_> {
-    fn all(&mut self, which: Which<'_>) -> Exit {
-        let first = match self.plan.inventory.scan(self.context.root, 0) {
-            Ok(next) => next,
-            Err(errno) => {
+impl<'a> Run<'a> {
+    fn new(
+        context: &'a Context,
+        plan: &'a mut Plan,
+        schedule: &'a mut Schedule<CONTROLLERS>,
+        pool: Pool<'a>,
+    ) -> Self {
+        Self {
+            context,
+            plan,
+            schedule,
+            pool,
+            policy: Policy {
+                fabrics_delete: context.options.fabrics_delete,
+                quiesce: context.options.quiesce,
+                hook_stage: context.stage.is_hook(),
+                kernel_async: nvme::kernel_is_async(context.root),
+                named: !context.stage.is_hook(),
+            },
+            timeouts: Timeouts {
+                shutdown_s: nvme::shutdown_timeout_s(context.root),
+                admin_s: nvme::admin_timeout_s(context.root),
+            },
+            tally: Tally::default(),
+            begun: false,
+            cut: None,
+            deaf_said: false,
+            start_ms: now_ms(),
+        }
+    }
+
+    /// Reads the controllers from this instance on; returns where the next pass starts.
+    fn scan(&mut self, from: u32) -> Result<Option<u32>, Exit> {
+        self.plan
+            .inventory
+            .scan(self.context.root, from)
+            .map_err(|errno| {
                 error!(
                     "/sys/class/nvme cannot be read: {}; nothing is done",
                     Cause(errno)
                 );
-                return Exit::Missing;
-            }
+                Exit::Missing
+            })
+    }
+
+    fn all(&mut self, which: Which<'_>) -> Exit {
+        let first = match self.scan(0) {
+            Ok(next) => next,
+            Err(exit) => return exit,
         };
         let selection = match which {
             Which::All => Selection::All,
@@ -185,7 +204,12 @@ impl Run<'_> {
 
     /// Plans and does what the inventory holds.
     fn pass(&mut self, selection: Selection<'_>, output: &mut show::Output<'_>) {
-        self.look(selection);
+        let ask = if self.context.dry_run {
+            Look::AskAll
+        } else {
+            Look::AskIfItDecides
+        };
+        self.look(selection, ask);
         report::left(self.plan);
         if self.context.dry_run {
             self.plan.make_jobs(self.timeouts);

@@ -1,6 +1,260 @@
 //! What the next shutdown will do, and what stands in its way.
+
 use crate::context::{Context, Exit};
-/// placeholder
-pub fn run(_context: &Context) -> Exit {
-    Exit::Done
+use crate::json::Json;
+use crate::options::{Quiesce, Stage};
+use crate::quiesce::{self, Row, Survey};
+use crate::stage::{self, Exitrd};
+use crate::sys::nvme::PciAddress;
+use crate::sys::{out, proc};
+use crate::text::{Millis, Printable, Text};
+
+/// The drop-in that systemd-shutdown runs.
+const DROP_IN: &str = "/usr/lib/systemd/system-shutdown/quell.shutdown";
+
+/// Who will act at the next shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Actor {
+    Stage(Stage),
+    Kernel,
+    Nobody,
+}
+
+/// One thing that stands in the way, or is worth knowing.
+type Obstacle = Text<200>;
+
+/// What was found out about the shutdown as a whole.
+struct Outlook {
+    actor: Actor,
+    obstacles: heapless::Vec<Obstacle, 12>,
+}
+
+impl Outlook {
+    fn find(context: &Context, survey: &Survey) -> Self {
+        let root = context.root;
+        let mut outlook = Self {
+            actor: Actor::Nobody,
+            obstacles: heapless::Vec::new(),
+        };
+        if !context.options.enable {
+            return outlook.because(format_args!("quell.enable=0"));
+        }
+        if context.options.quiesce == Quiesce::Off {
+            return outlook.because(format_args!("quell.quiesce=off"));
+        }
+        if let Some(why) = proc::not_ours(root) {
+            return outlook.because(format_args!("{why}"));
+        }
+        let drop_in = root.executable(DROP_IN);
+        let exitrd = stage::exitrd(root);
+        outlook.actor = match (exitrd, drop_in) {
+            (Exitrd::Quell, _) => Actor::Stage(Stage::Exitrd),
+            (_, true) => Actor::Stage(Stage::SystemdShutdown),
+            (_, false) => Actor::Nobody,
+        };
+        match exitrd {
+            Exitrd::Quell => {}
+            Exitrd::NotExecutable => outlook.note(format_args!(
+                "/run/initramfs/shutdown cannot be executed (is /run mounted noexec?): there will be no exitrd"
+            )),
+            Exitrd::Foreign => outlook.note(format_args!(
+                "the exitrd in /run/initramfs does not hold quell (is the image older than the package?)"
+            )),
+            Exitrd::None => outlook.note(format_args!(
+                "there is no exitrd: controllers that root or another volume uses are left to the kernel"
+            )),
+        }
+        if !drop_in && exitrd != Exitrd::Quell {
+            outlook.note(format_args!(
+                "{DROP_IN} is not installed: no stage will run quell"
+            ));
+        }
+        if survey.kernel_async && context.options.quiesce == Quiesce::Auto {
+            outlook.note(format_args!(
+                "the kernel shuts devices down asynchronously itself"
+            ));
+            outlook.actor = Actor::Kernel;
+        }
+        outlook
+    }
+
+    fn because(mut self, why: core::fmt::Arguments<'_>) -> Self {
+        self.note(why);
+        self
+    }
+
+    fn note(&mut self, what: core::fmt::Arguments<'_>) {
+        let _ = self.obstacles.push(Text::of(what));
+    }
+}
+
+/// Shows it. Exit status 1 where more than one controller would go one by one.
+pub fn run(context: &Context) -> Exit {
+    let mut shown = Shown::start(context.json);
+    let survey = match quiesce::survey(context, &mut |row| shown.row(row)) {
+        Ok(survey) => survey,
+        Err(exit) => return exit,
+    };
+    shown.foreign(context);
+    let outlook = Outlook::find(context, &survey);
+    let one_by_one = match outlook.actor {
+        Actor::Kernel => 0,
+        Actor::Stage(_) => survey.one_by_one,
+        Actor::Nobody => survey.one_by_one + survey.todo,
+    };
+    shown.end(&survey, &outlook, one_by_one);
+    if one_by_one > 1 {
+        Exit::Undone
+    } else {
+        Exit::Done
+    }
+}
+
+/// Standard output.
+struct Shown {
+    json: Option<Json>,
+}
+
+impl Shown {
+    fn start(json: bool) -> Self {
+        let json = json.then(|| {
+            let mut json = Json::object();
+            json.number("schema", 1);
+            json.text("command", format_args!("status"));
+            json.array("controllers");
+            json
+        });
+        Self { json }
+    }
+
+    fn row(&mut self, row: &Row<'_>) {
+        let address = row
+            .pci
+            .map_or_else(Text::<24>::new, |a| Text::of(format_args!("{a}")));
+        let Some(json) = &mut self.json else {
+            let name = Text::<16>::of(format_args!("nvme{}", row.instance));
+            print(format_args!(
+                "{:<8} {:<12} {} {} {}: ",
+                name.as_str(),
+                address.as_str(),
+                row.transport,
+                row.model,
+                row.serial
+            ));
+            return match row.predicted_ms {
+                Some(ms) => print(format_args!("to be done, {} at most\n", Millis(ms.into()))),
+                None => print(format_args!("{}\n", row.text)),
+            };
+        };
+        json.open_object();
+        json.text("name", format_args!("nvme{}", row.instance));
+        if !address.is_empty() {
+            json.text("address", format_args!("{address}"));
+        }
+        json.text("transport", format_args!("{}", row.transport));
+        json.text("state", format_args!("{}", row.state));
+        json.text("model", format_args!("{}", row.model));
+        json.text("serial", format_args!("{}", row.serial));
+        json.text("firmware", format_args!("{}", row.firmware));
+        if let Some(us) = row.rtd3e_us {
+            json.number("rtd3e_us", us.into());
+        }
+        json.flag("to_be_done", row.predicted_ms.is_some());
+        match row.predicted_ms {
+            Some(ms) => json.number("predicted_ms", ms.into()),
+            None => json.text("why", format_args!("{}", row.text)),
+        }
+        json.close();
+    }
+
+    /// Functions of the NVM class that are no NVMe driver's.
+    fn foreign(&mut self, context: &Context) {
+        if let Some(json) = &mut self.json {
+            json.close();
+            json.array("not_nvme");
+        }
+        quiesce::foreign(context.root, |address, driver| {
+            self.foreign_row(address, driver)
+        });
+        if let Some(json) = &mut self.json {
+            json.close();
+        }
+    }
+
+    fn foreign_row(&mut self, address: PciAddress, driver: &[u8]) {
+        let driver: Text<40> = Printable(driver).to_text();
+        match &mut self.json {
+            Some(json) => {
+                json.open_object();
+                json.text("address", format_args!("{address}"));
+                json.text("driver", format_args!("{driver}"));
+                json.close();
+            }
+            None if driver.is_empty() => print(format_args!(
+                "-        {address} no driver is bound to it: left\n"
+            )),
+            None => print(format_args!(
+                "-        {address} driver {driver} has it: left\n"
+            )),
+        }
+    }
+
+    fn end(&mut self, survey: &Survey, outlook: &Outlook, one_by_one: usize) {
+        // What a stage leaves, and what nobody takes, goes one by one after it.
+        let (done, with_ms) = match outlook.actor {
+            Actor::Stage(_) => (survey.todo, survey.planned_ms + survey.one_by_one_ms),
+            Actor::Kernel | Actor::Nobody => (0, survey.serial_ms),
+        };
+        let who = match outlook.actor {
+            Actor::Stage(Stage::Exitrd) => "the exitrd",
+            Actor::Stage(_) => "systemd-shutdown's hook",
+            Actor::Kernel => "the kernel",
+            Actor::Nobody => "nobody",
+        };
+        let Some(json) = &mut self.json else {
+            match outlook.actor {
+                Actor::Stage(_) => print(format_args!(
+                    "next shutdown: {who} will do {done} of {} controllers, {} at once; all are down in {} at most, one by one in {}\n",
+                    survey.controllers,
+                    survey.width,
+                    Millis(with_ms),
+                    Millis(survey.serial_ms)
+                )),
+                Actor::Kernel => print(format_args!("next shutdown: left to the kernel\n")),
+                Actor::Nobody => print(format_args!(
+                    "next shutdown: not helped; {one_by_one} controllers go one by one, in {} at most\n",
+                    Millis(survey.serial_ms)
+                )),
+            }
+            for obstacle in &outlook.obstacles {
+                print(format_args!("  note: {obstacle}\n"));
+            }
+            return;
+        };
+        json.text("actor", format_args!("{who}"));
+        json.flag("helped", one_by_one <= 1);
+        for (key, number) in [
+            ("to_be_done", done),
+            ("width", survey.width),
+            ("one_by_one", one_by_one),
+        ] {
+            json.number(key, u64::try_from(number).unwrap_or(u64::MAX));
+        }
+        json.number("predicted_ms", with_ms);
+        json.number("serial_ms", survey.serial_ms);
+        json.array("notes");
+        for obstacle in &outlook.obstacles {
+            json.item(format_args!("{obstacle}"));
+        }
+        json.close();
+        json.close();
+        json.finish();
+    }
+}
+
+fn print(line: core::fmt::Arguments<'_>) {
+    out::write(
+        rustix::stdio::stdout(),
+        Text::<1024>::of(line).as_str().as_bytes(),
+    );
 }

@@ -88,6 +88,14 @@ impl<const N: usize> fmt::Debug for Text<N> {
 /// A model name, a mount point or a process name must not be able to move the cursor of a serial console.
 pub struct Printable<'a>(pub &'a [u8]);
 
+impl Printable<'_> {
+    /// As bounded text.
+    #[must_use]
+    pub fn to_text<const N: usize>(&self) -> Text<N> {
+        Text::of(format_args!("{self}"))
+    }
+}
+
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {

@@ -18,9 +18,18 @@ const USERS_MS: u64 = 10_000;
 /// The longest the controllers are waited for to say their RTD3E, in milliseconds.
 const IDENTIFY_MS: u64 = 5_000;
 
+/// Whether the controllers are asked for RTD3E.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// For whoever wants to know.
+    AskAll,
+    /// Only where there are more controllers than workers, so that the order counts: an admin command costs time.
+    AskIfItDecides,
+}
+
 impl Run<'_> {
     /// Decides what becomes of each controller of the inventory.
-    pub(super) fn look(&mut self, selection: Selection<'_>) {
+    pub(super) fn look(&mut self, selection: Selection<'_>, ask: Look) {
         let known = match claims::mark(self.context.root, &mut self.plan.inventory) {
             Ok(()) => self.users(),
             Err(unknown) => {
@@ -36,7 +45,7 @@ impl Run<'_> {
                 }
             }
         }
-        if self.context.dry_run || self.plan.todo() > self.context.options.jobs_total(usize::MAX) {
+        if ask == Look::AskAll || self.plan.todo() > self.context.options.jobs_total(usize::MAX) {
             self.identify();
         }
     }

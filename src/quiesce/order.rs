@@ -262,7 +262,11 @@ impl Said {
         let [at, tag, step, _] = eye.take()?;
         let number = eye.number()?.cast_signed();
         // Not every number is an error's.
-        let errno = || (1..4096).contains(&number).then(|| Errno::from_raw_os_error(number));
+        let errno = || {
+            (1..4096)
+                .contains(&number)
+                .then(|| Errno::from_raw_os_error(number))
+        };
         let key = Key {
             instance: eye.number()?,
             head: eye.number()?,

@@ -5,10 +5,9 @@ use super::report::{Named, Tally, Told};
 use crate::capability::Action;
 use crate::context::Context;
 use crate::json::Json;
-use crate::path;
 use crate::schedule::Predicted;
-use crate::sys::{Root, out};
-use crate::text::{Millis, Printable, Text};
+use crate::sys::out;
+use crate::text::{Millis, Text};
 
 /// Standard output of one run.
 pub(super) struct Output<'a> {
@@ -212,17 +211,4 @@ const fn took(fate: Fate) -> Option<u32> {
         }
         _ => None,
     }
-}
-
-/// What a controller says of itself: `model`, `serial`, `firmware_rev` of its class folder.
-pub(super) fn identity(root: &Root, instance: u32, file: &str) -> Text<64> {
-    let mut buf = [0; 64];
-    let read = root.read(
-        path!("/sys/class/nvme/nvme{instance}/{file}").as_str(),
-        &mut buf,
-    );
-    Text::of(format_args!(
-        "{}",
-        Printable(read.unwrap_or_default().trim_ascii())
-    ))
 }
