@@ -5,7 +5,7 @@ use crate::json::Json;
 use crate::options::{Quiesce, Stage};
 use crate::quiesce::{self, Row, Survey};
 use crate::stage::{self, Exitrd};
-use crate::sys::nvme::PciAddress;
+use crate::sys::pci::PciAddress;
 use crate::sys::{out, proc};
 use crate::text::{Millis, Printable, Text};
 

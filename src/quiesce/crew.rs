@@ -9,7 +9,8 @@ use crate::name::Key;
 use crate::path;
 use crate::pool::{Crew, Reply};
 use crate::sys::nvme::Subsystem;
-use crate::sys::{Root, block, nvme, users};
+use crate::sys::pci::PciAddress;
+use crate::sys::{Root, block, identify, nvme, users};
 use crate::text::Text;
 
 /// Namespaces of one subsystem that a worker holds at once.
@@ -31,7 +32,7 @@ impl Crew for Worker<'_> {
         match Order::decode(order) {
             Some(Order::Users { main }) => self.users(main, reply),
             Some(Order::Identify { instance }) => {
-                if let Ok(us) = nvme::identify_rtd3e(self.root, instance) {
+                if let Ok(us) = identify::rtd3e_us(self.root, instance) {
                     reply.say(&us.to_le_bytes());
                 }
             }
@@ -197,7 +198,7 @@ impl Quiesce<'_> {
         }
     }
 
-    fn unbind(&self, at: usize, instance: u32, pci: nvme::PciAddress) -> Result<End, End> {
+    fn unbind(&self, at: usize, instance: u32, pci: PciAddress) -> Result<End, End> {
         let power = path!("/sys/bus/pci/devices/{pci}/power/control");
         let mut buf = [0; 16];
         if self

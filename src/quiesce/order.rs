@@ -5,7 +5,8 @@ use rustix::io::Errno;
 use crate::capability::{Action, State};
 use crate::name::Key;
 use crate::pool::MESSAGE;
-use crate::sys::nvme::{PciAddress, Subsystem};
+use crate::sys::nvme::Subsystem;
+use crate::sys::pci::PciAddress;
 
 /// Controllers one order names; a subsystem with more is done by several orders, one after the other.
 pub(super) const CONTROLLERS: usize = 16;

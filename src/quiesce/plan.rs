@@ -10,7 +10,8 @@ use crate::capability::{
 use crate::name::Key;
 use crate::pool::{Bounds, MESSAGE};
 use crate::schedule::Item;
-use crate::sys::nvme::{CONTROLLERS, Controller, Holder, Inventory, PciAddress};
+use crate::sys::nvme::{CONTROLLERS, Controller, Holder, Inventory};
+use crate::sys::pci::PciAddress;
 
 /// What becomes of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use crate::capability::{Left, Transport};
 use crate::context::{Context, Exit};
 use crate::path;
 use crate::pool::Pool;
-use crate::sys::nvme::{self, Controller};
-use crate::sys::{Root, nvme::PciAddress};
+use crate::sys::Root;
+use crate::sys::nvme::Controller;
+use crate::sys::pci::{self, PciAddress};
 use crate::text::{Printable, Text};
 
 /// What a hook would do with one controller.
@@ -160,5 +161,5 @@ fn row<'a>(
 
 /// PCI functions of the NVM class that no NVMe driver has.
 pub fn foreign(root: &Root, each: impl FnMut(PciAddress, &[u8])) {
-    nvme::foreign_functions(root, each);
+    pci::foreign_functions(root, each);
 }

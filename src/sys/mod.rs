@@ -2,7 +2,9 @@
 //!
 //! | room | kernel files |
 //! | --- | --- |
-//! | [`nvme`] | /sys/class/nvme, /sys/class/nvme-subsystem, Identify by ioctl |
+//! | [`nvme`] | /sys/class/nvme, /sys/class/nvme-subsystem |
+//! | [`identify`] | Identify Controller by ioctl |
+//! | [`pci`] | PCI addresses, /sys/bus/pci |
 //! | [`block`] | /dev nodes, O_EXCL opens, fsync |
 //! | [`claims`] | mountinfo, swaps, holders, loop, configfs targets: who uses a namespace |
 //! | [`users`] | /proc/*/fd: which process has a node open |
@@ -12,9 +14,11 @@
 
 pub mod block;
 pub mod claims;
+pub mod identify;
 pub mod kmsg;
 pub mod nvme;
 pub mod out;
+pub mod pci;
 pub mod proc;
 pub mod users;
 
