@@ -11,7 +11,7 @@ mod guard;
 mod worker;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -57,6 +57,12 @@ pub trait Foreman {
     fn abandon(&mut self, job: u32);
     /// Called now and then, and whenever something has happened.
     fn tick(&mut self) {}
+    /// A file it reads, to be kept open in the guard.
+    fn needs(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// In the guard: these jobs never returned, and the machine is reset now.
+    fn last_words(&mut self, _unfinished: &mut dyn Iterator<Item = u32>) {}
 }
 
 /// The two bounds of a job, in milliseconds.

@@ -30,7 +30,7 @@ use crate::sys::{kmsg::Reader, proc};
 use crew::Worker;
 use foreman::Carrying;
 use look::Look;
-use plan::{Fate, Plan, Selection, Timeouts};
+use plan::{Plan, Selection, Timeouts};
 use report::Tally;
 
 pub use plan::Name;
@@ -282,8 +282,12 @@ impl<'a> Run<'a> {
         }
         if let Some(seconds) = guard_s
             && self.pool.unfinished().next().is_some()
+            && let Err(errno) = self.pool.leave_guard(&mut carrying, seconds)
         {
-            guard(&mut self.pool, &mut carrying, seconds);
+            error!(
+                "no process can be made that would reset the machine: {}; only a watchdog will",
+                Cause(errno)
+            );
         }
         if lost {
             self.deaf(format_args!("records of /dev/kmsg were lost"));
@@ -326,8 +330,8 @@ impl<'a> Run<'a> {
             .tally
             .line(took, self.pool.forked(), self.pool.abandoned());
         match self.cut {
-            Some(Ended::Signal(name)) => warn!("ended by {name}: {line}"),
-            Some(Ended::Deadline) => warn!("the time is up: {line}"),
+            Some(Ended::Signal(name)) => warn!("{line}; ended by {name}"),
+            Some(Ended::Deadline) => warn!("{line}; the time is up"),
             _ if self.begun => info!("{line}"),
             // Nothing was to be done: the controllers' own lines say why.
             _ => {}
@@ -360,30 +364,5 @@ impl<'a> Run<'a> {
             }
             () => Exit::Done,
         }
-    }
-}
-
-/// Leaves the process that resets the machine if a removal never returns.
-fn guard(pool: &mut Pool<'_>, carrying: &mut Carrying<'_>, seconds: u32) {
-    // What the guard will have to say if it comes to that is known now.
-    let mut names = crate::text::Text::<400>::new();
-    for job in pool.unfinished() {
-        for at in carrying.plan.members(job) {
-            if let (Some(c), Some(Fate::Abandoned(..))) = (
-                carrying.plan.inventory.controllers().get(at),
-                carrying.plan.fates.get(at),
-            ) {
-                names.add(format_args!(" {}", report::Named(c)));
-            }
-        }
-    }
-    let left = pool.leave_guard(carrying, seconds, &|_| {
-        error!("after {seconds} s more the removal has not returned of one of{names}: the machine is reset now");
-    });
-    if let Err(errno) = left {
-        error!(
-            "no process can be made that would reset the machine: {}; only a watchdog will",
-            Cause(errno)
-        );
     }
 }

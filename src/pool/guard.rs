@@ -10,15 +10,14 @@ use crate::{kmsg, sys};
 
 impl Pool<'_> {
     /// Leaves a process behind that listens to the workers that are still under way, and, if one of them has not
-    /// returned after `seconds`, has `epitaph` say so and resets the machine by sysrq (Documentation/admin-guide/sysrq).
-    pub fn leave_guard(
-        &mut self,
-        foreman: &mut dyn Foreman,
-        seconds: u32,
-        epitaph: &dyn Fn(&mut dyn Iterator<Item = u32>),
-    ) -> Result<(), Errno> {
+    /// returned after `seconds`, has the foreman say so and resets the machine by sysrq
+    /// (Documentation/admin-guide/sysrq.rst). What does return is the foreman's to tell, as ever.
+    pub fn leave_guard(&mut self, foreman: &mut dyn Foreman, seconds: u32) -> Result<(), Errno> {
         let root = self.root;
-        let mut keep: heapless::Vec<i32, WORKERS> = heapless::Vec::new();
+        let mut keep: heapless::Vec<i32, { WORKERS + 1 }> = heapless::Vec::new();
+        if let Some(file) = foreman.needs() {
+            let _ = keep.push(file.as_raw_fd());
+        }
         let phase = self.phase;
         let listened_to = |w: &super::Worker| w.state != State::Idle && w.phase == phase;
         for worker in &self.workers {
@@ -44,7 +43,7 @@ impl Pool<'_> {
             }
             let ended = self.run(&mut Listening(foreman), Deadline::in_seconds(seconds), None);
             if ended == Ended::Deadline {
-                epitaph(&mut self.unfinished());
+                foreman.last_words(&mut self.unfinished());
                 if !root.is_fixture() {
                     // If even this fails there is only the hardware watchdog.
                     let _ = root.write("/proc/sysrq-trigger", b"b");

@@ -88,7 +88,7 @@ fn detach(root: &Root, keep: &[RawFd]) {
         let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
     }
     let _ = rustix::process::chdir("/");
-    let mut kept: heapless::Vec<RawFd, { super::WORKERS + 1 }> = heapless::Vec::new();
+    let mut kept: heapless::Vec<RawFd, { super::WORKERS + 2 }> = heapless::Vec::new();
     let _ = kept.extend_from_slice(keep);
     if let Root::Below(dir) = root {
         let _ = kept.push(dir.as_raw_fd());

@@ -1,5 +1,8 @@
 //! The main process's side of a run: hands out jobs as the schedule says, and judges what comes of them.
 
+use log::error;
+use rustix::fd::{AsFd, BorrowedFd};
+
 use super::order::{End, Said, Step};
 use super::plan::{Fate, Plan};
 use super::report;
@@ -9,6 +12,7 @@ use crate::pool::{Bounds, Foreman, MESSAGE};
 use crate::schedule::Schedule;
 use crate::sys::kmsg::Reader;
 use crate::sys::nvme::CONTROLLERS;
+use crate::text::Text;
 
 /// Carries a plan out.
 pub(super) struct Carrying<'a> {
@@ -229,6 +233,24 @@ impl Foreman for Carrying<'_> {
 
     fn tick(&mut self) {
         self.hear_witness();
+    }
+
+    fn needs(&self) -> Option<BorrowedFd<'_>> {
+        self.witness.as_ref().map(AsFd::as_fd)
+    }
+
+    fn last_words(&mut self, unfinished: &mut dyn Iterator<Item = u32>) {
+        let mut names = Text::<600>::new();
+        for at in unfinished.flat_map(|job| self.plan.members(job)) {
+            let c = self.plan.inventory.controllers().get(at);
+            if let (Some(c), Some(Fate::Abandoned(..))) = (c, self.fate(at)) {
+                names.add(format_args!(" {}", report::Named(c)));
+            }
+        }
+        error!(
+            "the removal never returned of{names}: the machine is reset now, {} s after it was given up",
+            self.guard_s.unwrap_or_default()
+        );
     }
 }
 

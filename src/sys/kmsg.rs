@@ -2,7 +2,7 @@
 //!
 //! Format: Documentation/ABI/testing/dev-kmsg in the kernel tree.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -58,6 +58,12 @@ impl Reader {
     /// True if something was said that nobody heard.
     pub fn lost(&self) -> bool {
         self.lost
+    }
+}
+
+impl AsFd for Reader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
