@@ -1,0 +1,88 @@
+//! The VMs that figures come from, and what runs in them.
+
+use super::timing::Shutdown;
+use crate::build;
+use crate::vm::Machine;
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Controllers in every VM here.
+pub(crate) const CONTROLLERS: u32 = 24;
+
+/// What becomes of the controllers before the reboot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Nothing: the kernel's own shutdown does them, one after the other.
+    Kernel,
+    /// quell does them, with these further arguments.
+    Quell(&'static str),
+    /// The same, and it cannot make grace periods short: its write goes to a file of no effect.
+    QuellWithoutExpedited,
+}
+
+/// The script: `before` sets the scene, then the call, then the reboot. The same lines in every case but for the call.
+pub(crate) fn script(controllers: u32, before: &str, how: How) -> String {
+    let (bind, call) = match how {
+        How::Kernel => ("", String::new()),
+        How::Quell(more) => ("", call(more)),
+        How::QuellWithoutExpedited => (
+            "echo 0 >/tmp/held\nmount --bind /tmp/held /sys/kernel/rcu_expedited\n",
+            call(""),
+        ),
+    };
+    format!(
+        "wait_nvme {controllers}\n{before}\n{bind}mark {}\n{call}finish reboot\n",
+        super::timing::START
+    )
+}
+
+fn call(more: &str) -> String {
+    format!(
+        "quell shutdown reboot --stage=exitrd {more} || die \"quell: exit $?\"\nmark {}\n",
+        super::timing::DONE
+    )
+}
+
+/// A VM with so many plain drives, and quell in it.
+pub(crate) fn machine(kernel: &str, controllers: u32) -> Result<Machine> {
+    Ok(Machine::new(kernel)?
+        .nvme(controllers)
+        .quell(&build::quell()?)
+        .timeout(Duration::from_secs(600)))
+}
+
+/// Boots `machine` once and reads what its shutdown took.
+pub(crate) fn shutdown(machine: &Machine, before: &str, how: How) -> Result<Shutdown> {
+    let script = script(CONTROLLERS, before, how);
+    let boot = machine.boot_once(&script, &mut |_| {})?;
+    Shutdown::of(&boot).with_context(|| format!("{how:?}"))
+}
+
+/// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike.
+pub(crate) fn rounds(
+    rounds: usize,
+    machine: &Machine,
+    before: &str,
+    variants: &[How],
+) -> Result<Vec<Vec<Shutdown>>> {
+    let mut all = vec![Vec::new(); variants.len()];
+    for round in 1..=rounds {
+        for (how, taken) in variants.iter().zip(&mut all) {
+            let one = shutdown(machine, before, *how)?;
+            eprintln!(
+                "    round {round} of {rounds}, {how:?}: {:.3} s to the reset{}, at most {} in flight",
+                one.reset,
+                one.done
+                    .map_or_else(String::new, |done| format!(", {done:.3} s to quell's end")),
+                one.inflight
+            );
+            taken.push(one);
+        }
+    }
+    Ok(all)
+}
+
+/// From the call to the reset, of each.
+pub(crate) fn resets(shutdowns: &[Shutdown]) -> Vec<f64> {
+    shutdowns.iter().map(|one| one.reset).collect()
+}
