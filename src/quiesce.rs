@@ -2,8 +2,8 @@
 //!
 //! The driver's own removal sends the shutdown notification and waits for the drive; writing a controller's PCI address
 //! to its driver's `unbind` file runs it, and only the device's own lock is held meanwhile. So the work is to find out
-//! what may be touched ([`plan`]), to do it in a bounded number of workers ([`crew`]), and to find out what came of it
-//! ([`foreman`]).
+//! what may be touched (`plan`), to do it in a bounded number of workers (`crew`), and to find out what came of it
+//! (`foreman`).
 
 mod crew;
 mod foreman;

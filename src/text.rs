@@ -126,6 +126,16 @@ impl fmt::Display for Millis {
     }
 }
 
+/// The same, always in seconds with one decimal: `0.6 s`.
+pub struct Seconds(pub u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0.saturating_add(50) / 100;
+        write!(f, "{}.{} s", tenths / 10, tenths % 10)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -8,7 +8,7 @@ use super::foreman::is_policy;
 use super::plan::{Fate, Plan};
 use crate::errno::Cause;
 use crate::sys::nvme::{Controller, Holder, Inventory};
-use crate::text::{Millis, Text};
+use crate::text::{Millis, Seconds, Text};
 
 /// A controller as lines name it: `nvme3 0000:05:00.0`, `nvme4 tcp`.
 pub(super) struct Named<'a>(pub(super) &'a Controller);
@@ -40,7 +40,7 @@ pub(super) struct Told<'a> {
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |ms: u32| Millis(ms.into());
+        let seconds = |ms: u32| Seconds(ms.into());
         match self.fate {
             Fate::Ignored => f.write_str("not asked for"),
             Fate::Left(left) => write!(f, "{left}"),
@@ -62,7 +62,7 @@ impl fmt::Display for Told<'_> {
             Fate::Quiesced(ms) => write!(f, "quiesced in {ms} ms"),
             Fate::Deleted(ms) => write!(f, "deleted in {ms} ms"),
             Fate::Unconfirmed(took) => {
-                write!(f, "let go after {}, shutdown not confirmed", ms(took))
+                write!(f, "let go after {}, shutdown not confirmed", seconds(took))
             }
             Fate::Unflushed(key, errno) => {
                 write!(
@@ -90,7 +90,7 @@ impl fmt::Display for Told<'_> {
                 write!(
                     f,
                     "abandoned after {}, {} has not returned; ",
-                    ms(waited),
+                    seconds(waited),
                     step.name()
                 )?;
                 match self.guard_s {
