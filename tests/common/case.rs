@@ -47,6 +47,7 @@
 //! | `writes PATH = TEXT` | TEXT was written over the start of this file |
 //! | `touches PATH` | it was written to, and holds in the end what it held before |
 //! | `makes PATH = TEXT` | a new file |
+//! | `replaces PATH` | it was replaced by another text |
 //!
 //! What is written, made or taken away and does not stand there is a failure, and so is a `--json` that is none.
 //! In LINE and TEXT `*` is any text, `\n`, `\t`, `\0`, `\\`, `\*` and `\xNN` are characters. `for I in A..B: LINE` stands
@@ -58,7 +59,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use super::tree::{Node, Pipes, Tree, addresses, look, look_and_age};
-use super::{controller, quell};
+use super::{controller, folder, quell};
 
 /// Runs a fixture; the error says what was expected and what came.
 pub(crate) fn run(text: &str) -> Result<(), String> {
@@ -67,11 +68,11 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
         Some((_, first)) if first == "bare" => Tree::default(),
         _ => Tree::machine(),
     };
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let mut runs = 0;
     let mut at = 0;
     while at < lines.len() {
-        while let Some((number, line)) = lines.get(at).filter(|(_, line)| !line.starts_with("$ ")) {
+        while let Some((number, line)) = lines.get(at).filter(|(_, line)| !line.starts_with('$')) {
             edit(&mut tree, line).map_err(|why| format!("line {number}: {line}\n{why}"))?;
             at += 1;
         }
@@ -285,6 +286,7 @@ struct Wanted {
     unbinds: Vec<String>,
     writes: BTreeMap<PathBuf, String>,
     touches: Vec<PathBuf>,
+    replaces: Vec<PathBuf>,
     makes: BTreeMap<PathBuf, String>,
 }
 
@@ -338,6 +340,7 @@ impl Wanted {
                 self.writes.insert(path.into(), text.to_owned());
             }
             "touches" => self.touches.push(rest.into()),
+            "replaces" => self.replaces.push(rest.into()),
             "makes" => {
                 let (path, text) = pair()?;
                 self.makes.insert(path.into(), text.to_owned());
@@ -421,8 +424,10 @@ fn step(tree: &mut Tree, dir: &Path, command: &str, wanted: &Wanted) -> Result<(
         compare(name, stream, &streams[name], wanted.unordered, &mut faults);
     }
     for (name, lines) in &streams {
+        // One JSON object is one line, however long.
+        let most = if *name == "stdout" { usize::MAX } else { 1024 };
         if let Some(line) = lines.iter().find(|line| {
-            String::from_utf8_lossy(line).chars().any(char::is_control) || line.len() > 1024
+            String::from_utf8_lossy(line).chars().any(char::is_control) || line.len() > most
         }) {
             faults.push(format!(
                 "{name}: no line for a console: {}",
@@ -563,6 +568,7 @@ fn effects(
 ) {
     let mut writes = wanted.writes.clone();
     let mut touches = wanted.touches.clone();
+    let mut replaces = wanted.replaces.clone();
     let mut makes = wanted.makes.clone();
     for (path, old) in before {
         let Some(new) = after.get(path) else {
@@ -589,6 +595,8 @@ fn effects(
                     now.escape_ascii()
                 ));
             }
+        } else if replaces.contains(path) && was != now {
+            replaces.retain(|replaced| replaced != path);
         } else if touches.contains(path) && was == now {
             touches.retain(|touched| touched != path);
         } else {
@@ -606,7 +614,12 @@ fn effects(
             (node, _) => faults.push(format!("{} was made: {node:?}", path.display())),
         }
     }
-    for path in writes.keys().chain(&touches).chain(makes.keys()) {
+    for path in writes
+        .keys()
+        .chain(&touches)
+        .chain(&replaces)
+        .chain(makes.keys())
+    {
         faults.push(format!("{} was not written to", path.display()));
     }
 }

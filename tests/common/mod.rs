@@ -12,8 +12,9 @@ pub(crate) mod trials;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,10 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs quell with `args` on the folder `root`: the one place in all tests that starts it (B44).
 ///
-/// A folder that is not below the folder for temporary files is refused, so quell never sees the machine's own /sys.
+/// A folder that is not one that [`folder`] made, or in one, is refused, so quell never sees the machine's own /sys.
 pub(crate) fn quell<S: AsRef<OsStr>>(root: &Path, args: impl IntoIterator<Item = S>) -> Ran {
     let root = harmless(root);
-    let out = tempfile::tempdir().unwrap();
+    let out = folder();
     let [stdout, stderr] = ["stdout", "stderr"].map(|name| out.path().join(name));
     let start = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_quell"))
@@ -71,9 +72,25 @@ pub(crate) fn quell<S: AsRef<OsStr>>(root: &Path, args: impl IntoIterator<Item =
     }
 }
 
+/// A new folder, in memory where there is such a place: quell flushes every namespace it claims, and a disk takes its time.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(scratch()).unwrap()
+}
+
+/// Where folders are made: /dev/shm where that is a file system of its own, else where everybody makes them.
+fn scratch() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    let number = |path: &str| fs::metadata(path).map(|meta| meta.dev()).ok();
+    let own = number("/dev/shm").is_some_and(|shm| Some(shm) != number("/dev"));
+    if own && tempfile::tempdir_in(shm).is_ok() {
+        return shm.to_owned();
+    }
+    fs::canonicalize(std::env::temp_dir()).unwrap()
+}
+
 /// The folder, resolved, or a panic where quell could reach the machine through it. One that is not there is harmless too.
-fn harmless(root: &Path) -> std::path::PathBuf {
-    let temporary = fs::canonicalize(std::env::temp_dir()).unwrap();
+fn harmless(root: &Path) -> PathBuf {
+    let scratch = scratch();
     let (real, rest) = match fs::canonicalize(root) {
         Ok(real) => (real, None),
         Err(_) => {
@@ -82,7 +99,7 @@ fn harmless(root: &Path) -> std::path::PathBuf {
         }
     };
     assert!(
-        temporary != Path::new("/") && real.starts_with(&temporary) && real != temporary,
+        scratch != Path::new("/") && real.starts_with(&scratch) && real != scratch,
         "quell is not run on {}",
         root.display()
     );
