@@ -5,7 +5,7 @@
 //! reach what it must makes the run fail.
 
 mod fixture;
-mod machines;
+pub(crate) mod machines;
 mod native;
 mod processes;
 mod row;

@@ -2,8 +2,10 @@
 
 use super::timing::Shutdown;
 use crate::build;
-use crate::vm::Machine;
+use crate::vm::{Machine, raw, target_dir};
 use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Controllers in every VM here.
@@ -51,24 +53,30 @@ pub(crate) fn machine(kernel: &str, controllers: u32) -> Result<Machine> {
         .timeout(Duration::from_secs(600)))
 }
 
-/// Boots `machine` once and reads what its shutdown took.
-pub(crate) fn shutdown(machine: &Machine, before: &str, how: How) -> Result<Shutdown> {
+/// Boots `machine` once, keeps its console, and reads what its shutdown took.
+fn shutdown(machine: &Machine, before: &str, how: How, console: &Path) -> Result<Shutdown> {
     let script = script(CONTROLLERS, before, how);
     let boot = machine.boot_once(&script, &mut |_| {})?;
-    Shutdown::of(&boot).with_context(|| format!("{how:?}"))
+    let lines: Vec<String> = boot.lines.iter().map(raw).collect();
+    fs::write(console, lines.join("\n") + "\n")?;
+    Shutdown::of(&boot).with_context(|| format!("{how:?}, console {}", console.display()))
 }
 
 /// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike.
 pub(crate) fn rounds(
+    name: &str,
     rounds: usize,
     machine: &Machine,
     before: &str,
     variants: &[How],
 ) -> Result<Vec<Vec<Shutdown>>> {
+    let dir = target_dir().join("bench");
+    fs::create_dir_all(&dir)?;
     let mut all = vec![Vec::new(); variants.len()];
     for round in 1..=rounds {
-        for (how, taken) in variants.iter().zip(&mut all) {
-            let one = shutdown(machine, before, *how)?;
+        for (n, (how, taken)) in variants.iter().zip(&mut all).enumerate() {
+            let console = dir.join(format!("{name}-{round}-{}.log", n + 1));
+            let one = shutdown(machine, before, *how, &console)?;
             eprintln!(
                 "    round {round} of {rounds}, {how:?}: {:.3} s to the reset{}, at most {} in flight",
                 one.reset,

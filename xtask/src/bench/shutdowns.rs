@@ -14,7 +14,7 @@ const SLOW: &str = "slow default_ms=3000";
 pub(super) fn slow(options: &Options) -> Result<Vec<Row>> {
     let machine = machine(&options.kernel, CONTROLLERS)?;
     let variants = [How::Kernel, How::Quell("")];
-    let taken = rounds(options.rounds(3), &machine, SLOW, &variants)?;
+    let taken = rounds("slow", options.rounds(3), &machine, SLOW, &variants)?;
     let [serial, quell] = taken.as_slice() else {
         return Ok(Vec::new());
     };
@@ -50,7 +50,7 @@ pub(super) fn fast(options: &Options) -> Result<Vec<Row>> {
     let machine = machine(&options.kernel, CONTROLLERS)?;
     // The module is not loaded: these are the drives as QEMU makes them.
     let variants = [How::Kernel, How::Quell(""), How::QuellWithoutExpedited];
-    let taken = rounds(options.rounds(9), &machine, "", &variants)?;
+    let taken = rounds("fast", options.rounds(9), &machine, "", &variants)?;
     let [without, with, held] = taken.as_slice() else {
         return Ok(Vec::new());
     };
@@ -80,7 +80,13 @@ pub(super) fn fast(options: &Options) -> Result<Vec<Row>> {
 pub(super) fn width(options: &Options) -> Result<Vec<Row>> {
     const JOBS: u32 = 8;
     let machine = machine(&options.kernel, CONTROLLERS)?;
-    let taken = rounds(options.rounds(3), &machine, SLOW, &[How::Quell("--jobs=8")])?;
+    let taken = rounds(
+        "width",
+        options.rounds(3),
+        &machine,
+        SLOW,
+        &[How::Quell("--jobs=8")],
+    )?;
     let ours = taken.concat();
     all_shut(&ours)?;
     let ideal = f64::from(CONTROLLERS.div_ceil(JOBS)) * SLOW_S;

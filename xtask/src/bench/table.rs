@@ -34,6 +34,7 @@ pub(super) fn aligned(rows: &[Row]) -> String {
                 .map(|text| text.chars().count())
                 .max()
                 .unwrap_or(0)
+                .max(3)
         })
         .collect();
     let mut out = String::new();
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert!(lines.iter().all(|line| line.len() == lines[0].len()));
         assert!(lines[1].starts_with("| ---"));
-        assert!(lines[2].ends_with("| ok |"), "{}", lines[2]);
+        assert!(lines[2].ends_with("| ok  |"), "{}", lines[2]);
         assert!(line(&rows[0]).contains("peer 2 s"));
     }
 }

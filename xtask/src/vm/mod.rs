@@ -105,14 +105,14 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
-fn raw(line: &Line) -> String {
+pub(crate) fn raw(line: &Line) -> String {
     match line.time {
         Some(time) => format!("[{time:12.6}] {}", line.text),
         None => line.text.clone(),
     }
 }
 
-fn target_dir() -> PathBuf {
+pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
