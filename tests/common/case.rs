@@ -98,6 +98,15 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The machine that these lines make.
+pub(crate) fn machine_of(text: &str) -> Result<Tree, String> {
+    let mut tree = Tree::machine();
+    for (number, line) in expand(text)? {
+        edit(&mut tree, &line).map_err(|why| format!("line {number}: {line}\n{why}"))?;
+    }
+    Ok(tree)
+}
+
 /// The lines that say something, with their numbers, loops written out.
 fn expand(text: &str) -> Result<Vec<(usize, String)>, String> {
     let mut lines = Vec::new();

@@ -89,7 +89,7 @@ fn scratch() -> PathBuf {
 }
 
 /// The folder, resolved, or a panic where quell could reach the machine through it. One that is not there is harmless too.
-fn harmless(root: &Path) -> PathBuf {
+pub(crate) fn harmless(root: &Path) -> PathBuf {
     let scratch = scratch();
     let (real, rest) = match fs::canonicalize(root) {
         Ok(real) => (real, None),

@@ -113,7 +113,7 @@ pub(crate) fn run_at_once(trials: Vec<Trial>, width: usize) -> ExitCode {
             }
         }
     };
-    match asked.threads.unwrap_or(width) {
+    match asked.threads.unwrap_or(width).min(width) {
         0 | 1 => work(),
         n => std::thread::scope(|scope| {
             for _ in 0..n {
