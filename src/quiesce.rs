@@ -25,7 +25,7 @@ use crate::errno::Cause;
 use crate::pool::{Ended, Pool};
 use crate::schedule::{Limits, Predicted, Schedule};
 use crate::sys::nvme::{self, CONTROLLERS};
-use crate::sys::{kmsg::Reader, proc};
+use crate::sys::{kmsg::Reader, memory, proc};
 
 use crew::Worker;
 use foreman::Carrying;
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
         if !self.context.dry_run {
             proc::raise_file_limit();
             if self.context.reboots() && !self.context.root.is_fixture() {
-                proc::lock_memory();
+                memory::lock();
             }
         }
         let mut output = show::Output::start(self.context);

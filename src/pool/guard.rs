@@ -27,7 +27,7 @@ impl Pool<'_> {
         }
         worker::child(root, &keep, || {
             kmsg::after_fork();
-            sys::proc::lock_memory();
+            sys::memory::lock();
             // The other ones' sockets are closed here already; they are forgotten, not dropped.
             while let Some(at) = self.workers.iter().position(|w| !listened_to(w)) {
                 core::mem::forget(self.workers.swap_remove(at));

@@ -8,7 +8,8 @@
 //! | [`block`] | /dev nodes, O_EXCL opens, fsync |
 //! | [`claims`] | mountinfo, swaps, holders, loop, configfs targets: who uses a namespace |
 //! | [`users`] | /proc/*/fd: which process has a node open |
-//! | [`proc`] | pid 1's command line, containers, kdump, signals, memory locks |
+//! | [`proc`] | pid 1's command line, containers, kdump, signals |
+//! | [`memory`] | /proc/self/maps: memory locks |
 //! | [`kmsg`] | the kernel's log, read |
 //! | [`out`] | standard output and error |
 
@@ -16,6 +17,7 @@ pub mod block;
 pub mod claims;
 pub mod identify;
 pub mod kmsg;
+pub mod memory;
 pub mod nvme;
 pub mod out;
 pub mod pci;

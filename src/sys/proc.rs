@@ -117,13 +117,6 @@ impl rustix::fd::AsFd for Signals {
     }
 }
 
-/// Keeps every page of this process in memory (mlockall(2)): the disk the binary lies on may be next. Not being allowed
-/// to is no reason to stop.
-pub fn lock_memory() {
-    use rustix::mm::{MlockAllFlags, mlockall};
-    let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
-}
-
 /// Raises the number of files this process may have open to what 1,024 workers need: hooks start with a limit of 1,024.
 pub fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -90,10 +90,15 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
     ) else {
         return;
     };
-    let mut mounts = [0; 64];
-    let same_mounts = root
-        .read_link(path!("/proc/{pid}/ns/mnt").as_str(), &mut mounts)
-        .is_ok_and(|ns| ns == own_mounts);
+    // Asked for when it is first needed: most processes have only sockets, pipes and nodes open.
+    let mut same_mounts = None;
+    let mut has_our_mounts = || {
+        let mut mounts = [0; 64];
+        *same_mounts.get_or_insert_with(|| {
+            root.read_link(path!("/proc/{pid}/ns/mnt").as_str(), &mut mounts)
+                .is_ok_and(|ns| ns == own_mounts)
+        })
+    };
     let mut buf = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(&dir, &mut buf);
     let mut target = [0; 256];
@@ -109,7 +114,7 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
         let last = target.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let telling = name::device(last).is_some();
         let safe =
-            telling || target.starts_with(b"/dev/") || (same_mounts && !remote.holds(target));
+            telling || target.starts_with(b"/dev/") || (has_our_mounts() && !remote.holds(target));
         let found = match (root.is_fixture(), safe) {
             (true, _) => {
                 name::device(target).map(|d| (d, Text::of(format_args!("{}", Printable(last)))))
