@@ -46,6 +46,8 @@ pub struct Invocation {
     pub root: Option<OsString>,
     /// `--stage=S`, or what argv\[0\] says.
     pub stage: Option<Stage>,
+    /// The stage is what argv\[0\] says: whoever runs the hook's file may be a person all the same.
+    pub by_name: bool,
     /// `--dry-run`
     pub dry_run: bool,
     /// `--json`
@@ -94,6 +96,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
             },
             root: None,
             stage: Some(Stage::SystemdShutdown),
+            by_name: true,
             dry_run: false,
             json: false,
             flags: Vec::new(),
@@ -142,6 +145,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
         command,
         root,
         stage,
+        by_name: false,
         dry_run,
         json,
         flags,

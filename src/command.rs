@@ -60,7 +60,11 @@ fn root(invocation: &Invocation) -> Result<&'static Root, Exit> {
 }
 
 fn command(invocation: &Invocation, root: &'static Root) -> Exit {
-    let stage = stage::find(root, invocation.stage);
+    // Who runs the hook's file on a machine that is not going down is a person, whatever its name.
+    let given = invocation
+        .stage
+        .filter(|_| !invocation.by_name || stage::shutting_down(root));
+    let stage = stage::find(root, given);
     let mut warnings: heapless::Vec<crate::options::Warning, 16> = heapless::Vec::new();
     let options = stage::options(root, stage, &mut |warning| drop(warnings.push(warning)));
     let options = invocation.over(options);
@@ -93,9 +97,7 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     }
     match &invocation.command {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
-        Command::Shutdown { verb } => {
-            shut_down(&mut context, verb.as_str(), invocation.stage.is_some())
-        }
+        Command::Shutdown { verb } => shut_down(&mut context, verb.as_str(), given.is_some()),
         Command::Status => status::run(&context),
         // Printed before there was a machine to look at.
         Command::Help | Command::Version => Exit::Done,

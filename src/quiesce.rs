@@ -210,6 +210,9 @@ impl<'a> Run<'a> {
             Look::AskIfItDecides
         };
         self.look(selection, ask);
+        if self.cut.is_some() {
+            self.plan.start_nothing();
+        }
         report::left(self.plan);
         if self.context.dry_run {
             self.plan.make_jobs(self.timeouts);

@@ -59,6 +59,14 @@ pub fn hook_verb(root: &Root, given: &str) -> Verb {
         .unwrap_or(Verb::Reboot)
 }
 
+/// Whether pid 1 is a shutdown program, known verb or not: systemd-shutdown, dracut's or anybody's `/shutdown`.
+pub fn shutting_down(root: &Root) -> bool {
+    let Ok(line) = CommandLine::of_init(root) else {
+        return false;
+    };
+    verb_of_init(&line).is_some() || line.words().take(2).any(|word| word.ends_with(b"shutdown"))
+}
+
 /// The stage: as given, else as the image looks, else a person.
 pub fn find(root: &Root, given: Option<Stage>) -> Stage {
     let in_image = || root.exists("/etc/initrd-release");
@@ -193,6 +201,20 @@ mod tests {
         let odd = root(dir.path(), "/sbin/init\0splash\0");
         assert_eq!(hook_verb(&odd, ""), Verb::Reboot);
         assert!(!Verb::parse(b"soft-reboot").unwrap().ends_devices());
+    }
+
+    #[test]
+    fn a_running_system_is_not_shutting_down() {
+        let dir = tempfile::tempdir().unwrap();
+        for (init, want) in [
+            ("/sbin/init\0splash\0", false),
+            ("/usr/lib/systemd/systemd\0--system\0", false),
+            ("/usr/lib/systemd/systemd-shutdown\0new-verb\0", true),
+            ("/bin/sh\0/shutdown\0poweroff\0", true),
+            ("/shutdown\0reboot\0", true),
+        ] {
+            assert_eq!(shutting_down(&root(dir.path(), init)), want, "{init}");
+        }
     }
 
     #[test]

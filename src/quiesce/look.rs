@@ -159,8 +159,8 @@ impl Foreman for Asking<'_> {
                 .inventory
                 .hold_controller(key.instance, format_args!("{who}")),
             USES_NAMESPACE => self.inventory.hold(key, format_args!("{who}")),
-            _ => false,
-        };
+            _ => {}
+        }
     }
 
     fn done(&mut self, _job: u32, _died: bool) {}

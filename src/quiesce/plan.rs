@@ -200,6 +200,15 @@ impl Plan {
         }
     }
 
+    /// The run is over before it began: nobody's turn will come.
+    pub(super) fn start_nothing(&mut self) {
+        for fate in &mut self.fates {
+            if matches!(fate, Fate::Todo(_) | Fate::Unknown) {
+                *fate = Fate::NotStarted;
+            }
+        }
+    }
+
     /// Controllers that are to be done.
     pub(super) fn todo(&self) -> usize {
         self.fates

@@ -192,31 +192,37 @@ impl Inventory {
         }
     }
 
-    /// Marks the namespace `key` as used by `who`. The first holder found stays; false if it is not one of ours.
-    pub fn hold(&mut self, key: Key, who: fmt::Arguments<'_>) -> bool {
+    /// Marks the namespace `key` as used by `who`. The first holder found stays.
+    ///
+    /// A namespace may have no block device, only a generic one (`ng`), and so not be in the table: then every
+    /// controller that its name may stand for counts as used.
+    pub fn hold(&mut self, key: Key, who: fmt::Arguments<'_>) {
         match self.namespace_mut(key) {
-            None => false,
-            Some(ns) if ns.holder.is_some() => true,
+            None => self.hold_where(who, |c| {
+                c.instance == key.instance || c.subsystem == Subsystem::Shared(key.instance)
+            }),
+            Some(ns) if ns.holder.is_some() => {}
             Some(_) => {
                 let holder = self.name_holder(who);
                 if let Some(ns) = self.namespace_mut(key) {
                     ns.holder = Some(holder);
                 }
-                true
             }
         }
     }
 
-    /// Marks the controller `instance` as used by `who`; false if it is not one of ours.
-    pub fn hold_controller(&mut self, instance: u32, who: fmt::Arguments<'_>) -> bool {
-        let Some(at) = self.controllers.iter().position(|c| c.instance == instance) else {
-            return false;
-        };
-        let holder = self.name_holder(who);
-        if let Some(c) = self.controllers.get_mut(at) {
-            c.holder.get_or_insert(holder);
+    /// Marks the controller `instance` as used by `who`.
+    pub fn hold_controller(&mut self, instance: u32, who: fmt::Arguments<'_>) {
+        self.hold_where(who, |c| c.instance == instance);
+    }
+
+    fn hold_where(&mut self, who: fmt::Arguments<'_>, is: impl Fn(&Controller) -> bool) {
+        if self.controllers.iter().any(&is) {
+            let holder = self.name_holder(who);
+            for c in self.controllers.iter_mut().filter(|c| is(c)) {
+                c.holder.get_or_insert(holder);
+            }
         }
-        true
     }
 
     /// Reads the subsystem class: which controller belongs where, and the multipath heads.
