@@ -6,6 +6,7 @@
 //! (`foreman`).
 
 mod crew;
+mod fate;
 mod foreman;
 mod look;
 mod order;
@@ -28,12 +29,13 @@ use crate::sys::nvme::{self, CONTROLLERS};
 use crate::sys::{kmsg::Reader, memory, proc};
 
 use crew::Worker;
+use fate::Selection;
 use foreman::Carrying;
 use look::Look;
-use plan::{Plan, Selection, Timeouts};
+use plan::{Plan, Timeouts};
 use report::Tally;
 
-pub use plan::Name;
+pub use fate::Name;
 pub use survey::{Row, Survey, foreign, survey};
 
 /// What is kept of one run: far too large for a stack, and nothing may be allocated.

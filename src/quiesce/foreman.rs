@@ -3,8 +3,9 @@
 use log::error;
 use rustix::fd::{AsFd, BorrowedFd};
 
+use super::fate::Fate;
 use super::order::{End, Said, Step};
-use super::plan::{Fate, Plan};
+use super::plan::Plan;
 use super::report;
 use crate::capability::{Action, Left};
 use crate::deadline::{Deadline, now_ms};

@@ -3,8 +3,8 @@
 use log::{debug, error};
 
 use super::crew::{COMPLETE, USES_CONTROLLER, USES_NAMESPACE};
+use super::fate::{Fate, Selection};
 use super::order::Order;
-use super::plan::{Fate, Selection};
 use super::{Ended, Run};
 use crate::capability::Transport;
 use crate::name::Key;

@@ -281,7 +281,7 @@ impl Said {
             3 => End::Unflushed(key, errno()?),
             4 => End::Unopened(key, errno()?),
             5 => End::Changed,
-            6 => End::NotLive(STATES.into_iter().find(|s| *s as u8 == step)?),
+            6 => End::NotLive(State::ALL.into_iter().find(|s| *s as u8 == step)?),
             7 => End::Vanished,
             8 => End::Failed(a_step()?, errno()?),
             9 => End::StillThere,
@@ -290,17 +290,6 @@ impl Said {
         Some(Self::End(at, end, ms))
     }
 }
-
-const STATES: [State; 8] = [
-    State::Live,
-    State::New,
-    State::Resetting,
-    State::Connecting,
-    State::Deleting,
-    State::DeletingNoIo,
-    State::Dead,
-    State::Unknown,
-];
 
 #[cfg(test)]
 mod tests {
@@ -364,7 +353,7 @@ mod tests {
             Said::End(5, End::Vanished, 0),
             Said::End(6, End::StillThere, u32::MAX),
         ];
-        all.extend(STATES.map(|s| Said::End(7, End::NotLive(s), 0)));
+        all.extend(State::ALL.map(|s| Said::End(7, End::NotLive(s), 0)));
         all.extend(Step::ALL.map(|s| Said::End(7, End::Failed(s, Errno::ACCESS), 0)));
         for said in all {
             assert_eq!(Said::decode(&said.encode()), Some(said));

@@ -4,8 +4,9 @@ use core::fmt;
 
 use log::{Level, info, log};
 
+use super::fate::Fate;
 use super::foreman::is_policy;
-use super::plan::{Fate, Plan};
+use super::plan::Plan;
 use crate::errno::Cause;
 use crate::sys::nvme::{Controller, Holder, Inventory};
 use crate::text::{Millis, Seconds, Text};

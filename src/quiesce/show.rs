@@ -1,6 +1,7 @@
 //! What a command prints on standard output: the plan of a dry run for people, and one JSON object for programs.
 
-use super::plan::{Fate, Plan, Timeouts, predicted};
+use super::fate::Fate;
+use super::plan::{Plan, Timeouts, predicted};
 use super::report::{Named, Tally, Told};
 use crate::capability::Action;
 use crate::context::Context;

@@ -1,7 +1,8 @@
 //! The same look and the same plan as a hook's, without doing anything: what `status` tells.
 
+use super::fate::{Fate, Selection};
 use super::look::Look;
-use super::plan::{Fate, Plan, Selection, predicted};
+use super::plan::{Plan, predicted};
 use super::report::Told;
 use super::{Run, TABLES, Tables, Worker};
 use crate::capability::{Left, Transport};
