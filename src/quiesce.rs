@@ -337,9 +337,7 @@ impl<'a> Run<'a> {
         match self.cut {
             Some(Ended::Signal(name)) => warn!("{line}; ended by {name}"),
             Some(Ended::Deadline) => warn!("{line}; the time is up"),
-            _ if self.begun => info!("{line}"),
-            // Nothing was to be done: the controllers' own lines say why.
-            _ => {}
+            _ => info!("{line}"),
         }
         output.end(&self.tally, Predicted::default(), took, self.pool.forked());
         self.exit()
