@@ -90,6 +90,12 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     if is_drop_in(&argv0) {
         // systemd gives the verb and nothing else; 262 gives an empty one.
         let verb = argv.next().unwrap_or_default();
+        if verb.as_bytes().starts_with(b"-") {
+            return Err(Usage(format!(
+                "{}: a hook takes a verb and no options",
+                Printable(verb.as_bytes())
+            )));
+        }
         return Ok(Invocation {
             command: Command::Shutdown {
                 verb: verb_of(&verb),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use log::{error, info, warn};
+use log::{Level, error, warn};
 
 use crate::cli::{self, Command, Invocation};
 use crate::context::{Context, Exit};
@@ -73,27 +73,30 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         warn!("{warning}");
     }
     let status = matches!(invocation.command, Command::Status);
-    if !status && let Some(exit) = not_now(root, &options) {
-        return exit;
-    }
-    let acting = !status && !invocation.dry_run;
-    if acting && !root.is_fixture() && !proc::is_root() {
-        error!("only root may do this; nothing is done (--dry-run shows the plan)");
-        return Exit::Missing;
-    }
-    let seconds = options.timeout_s(stage);
     let mut context = Context {
+        command: match invocation.command {
+            Command::Quiesce { .. } => "quiesce",
+            Command::Shutdown { .. } => "shutdown",
+            _ => "status",
+        },
         root,
         options,
         stage,
-        deadline: Deadline::in_seconds(seconds),
+        deadline: Deadline::in_seconds(options.timeout_s(stage)),
         signals: Signals::block().ok(),
         dry_run: invocation.dry_run,
         json: invocation.json,
         fit: false,
     };
-    if context.reboots() && acting {
-        context.deadline = stage::shared_deadline(root, stage, seconds);
+    if let Some(exit) = not_now(&context, status) {
+        return exit;
+    }
+    if !status && !context.dry_run && !root.is_fixture() && !proc::is_root() {
+        context.nothing(
+            Level::Error,
+            format_args!("only root may do this; nothing is done (--dry-run shows the plan)"),
+        );
+        return Exit::Missing;
     }
     match &invocation.command {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
@@ -112,18 +115,22 @@ fn start_log(root: &'static Root, stage: Stage, options: &Options) {
     }
 }
 
-/// Why nothing is to be done here, said.
-fn not_now(root: &Root, options: &Options) -> Option<Exit> {
-    if !options.enable {
-        info!("quell.enable=0: nothing is done");
+/// What to exit with where nothing is to be done here, and why, said. `status` works everywhere but without /sys.
+fn not_now(context: &Context, status: bool) -> Option<Exit> {
+    let root = context.root;
+    if !status && !context.options.enable {
+        context.nothing(Level::Info, format_args!("quell.enable=0: nothing is done"));
         return Some(Exit::Done);
     }
-    if let Some(why) = proc::not_ours(root) {
-        info!("{why}: nothing is done");
+    if !status && let Some(why) = proc::not_ours(root) {
+        context.nothing(Level::Info, format_args!("{why}: nothing is done"));
         return Some(Exit::Done);
     }
     if !root.exists("/sys") || (!root.is_fixture() && !root.exists("/sys/class")) {
-        error!("/sys is not there: nothing can be done");
+        context.nothing(
+            Level::Error,
+            format_args!("/sys is not there: nothing can be done"),
+        );
         return Some(Exit::Missing);
     }
     None

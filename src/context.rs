@@ -21,6 +21,8 @@ pub enum Exit {
 
 /// Where and how a command runs.
 pub struct Context {
+    /// What it is called.
+    pub command: &'static str,
     /// Where the kernel's files are.
     pub root: &'static Root,
     /// Kernel command line and flags.
@@ -40,6 +42,14 @@ pub struct Context {
 }
 
 impl Context {
+    /// Nothing is done, and why: in the log, and on standard output where an object is asked for.
+    pub fn nothing(&self, level: log::Level, why: core::fmt::Arguments<'_>) {
+        log::log!(level, "{why}");
+        if self.json {
+            crate::json::nothing(self.command, why);
+        }
+    }
+
     /// Whether the stage ends in reboot(2).
     pub fn reboots(&self) -> bool {
         matches!(self.stage, Stage::SystemdShutdown | Stage::Exitrd)

@@ -8,6 +8,18 @@ use crate::text::Text;
 /// How deep objects and arrays may stand in each other.
 const DEPTH: usize = 8;
 
+/// The object of a command that did nothing, and why.
+pub fn nothing(command: &str, why: fmt::Arguments<'_>) {
+    let mut json = Json::object();
+    json.number("schema", 1);
+    json.text("command", format_args!("{command}"));
+    json.array("controllers");
+    json.close();
+    json.text("nothing_done", why);
+    json.close();
+    json.finish();
+}
+
 /// A JSON object being written.
 pub struct Json {
     buf: Text<1024>,

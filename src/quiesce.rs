@@ -17,7 +17,7 @@ mod survey;
 
 use std::sync::Mutex;
 
-use log::{error, info, warn};
+use log::{Level, error, info, warn};
 
 use crate::capability::Policy;
 use crate::context::{Context, Exit};
@@ -26,7 +26,7 @@ use crate::errno::Cause;
 use crate::pool::{Ended, Pool};
 use crate::schedule::{Limits, Predicted, Schedule};
 use crate::sys::nvme::{self, CONTROLLERS};
-use crate::sys::{kmsg::Reader, memory, proc};
+use crate::sys::{kmsg::Reader, memory, out, proc};
 
 use crew::Worker;
 use fate::Selection;
@@ -123,9 +123,10 @@ impl<'a> Run<'a> {
             .inventory
             .scan(self.context.root, from)
             .map_err(|errno| {
-                error!(
-                    "/sys/class/nvme cannot be read: {}; nothing is done",
-                    Cause(errno)
+                let cause = Cause(errno);
+                self.context.nothing(
+                    Level::Error,
+                    format_args!("/sys/class/nvme cannot be read: {cause}; nothing is done"),
                 );
                 Exit::Missing
             })
@@ -155,22 +156,35 @@ impl<'a> Run<'a> {
                 memory::lock();
             }
         }
+        out::patient(self.context.dry_run);
         let mut output = show::Output::start(self.context);
+        let mut few_is_fine = first.is_some();
         let mut next = Some(first);
         while let Some(further) = next.take() {
-            self.pass(selection, &mut output);
-            if let (Some(from), None) = (further, self.cut) {
-                match self.plan.inventory.scan(self.context.root, from) {
-                    Ok(after) => next = Some(after),
-                    Err(errno) => self.lost_sight(errno),
-                }
-            }
+            self.pass(selection, few_is_fine, &mut output);
+            few_is_fine = true;
+            next = self.next_scan(further);
         }
-        if matches!(which, Which::All) && self.begun && self.cut.is_none() && !self.context.dry_run
-        {
+        if matches!(which, Which::All) && self.begun && self.cut.is_none() {
             self.late(&mut output);
         }
         self.finish(&mut output)
+    }
+
+    /// Reads what the next pass is about, if there is one.
+    fn next_scan(&mut self, further: Option<u32>) -> Option<Option<u32>> {
+        let from = further.filter(|_| self.cut.is_none())?;
+        match self.plan.inventory.scan(self.context.root, from) {
+            Ok(after) => Some(after),
+            Err(errno) => {
+                warn!(
+                    "/sys/class/nvme cannot be read again: {}; what is left goes to the kernel",
+                    Cause(errno)
+                );
+                self.tally.mechanism += 1;
+                None
+            }
+        }
     }
 
     /// Every name must be a controller's; those that are none are said before anything is touched.
@@ -196,22 +210,17 @@ impl<'a> Run<'a> {
         output.end(&self.tally, Predicted::default(), 0, 0);
     }
 
-    fn lost_sight(&mut self, errno: rustix::io::Errno) {
-        warn!(
-            "/sys/class/nvme cannot be read again: {}; what is left goes to the kernel",
-            Cause(errno)
-        );
-        self.tally.mechanism += 1;
-    }
-
     /// Plans and does what the inventory holds.
-    fn pass(&mut self, selection: Selection<'_>, output: &mut show::Output<'_>) {
+    fn pass(&mut self, selection: Selection<'_>, few_is_fine: bool, output: &mut show::Output<'_>) {
         let ask = if self.context.dry_run {
             Look::AskAll
         } else {
             Look::AskIfItDecides
         };
-        self.look(selection, ask);
+        if self.context.deadline.is_over() {
+            self.cut = Some(Ended::Deadline);
+        }
+        self.look(selection, ask, few_is_fine);
         if self.cut.is_some() {
             self.plan.start_nothing();
         }
@@ -312,11 +321,13 @@ impl<'a> Run<'a> {
         let listed = nvme::instances(self.context.root, |instance| {
             any |= !self.plan.has_seen(instance)
         });
-        if listed.is_ok() && any {
-            match self.plan.inventory.scan(self.context.root, 0) {
-                Ok(_) => self.pass(Selection::Unseen, output),
-                Err(errno) => self.lost_sight(errno),
-            }
+        if listed.is_err() || !any {
+            return;
+        }
+        let mut next = self.next_scan(Some(0));
+        while let Some(further) = next.take() {
+            self.pass(Selection::Unseen, true, output);
+            next = self.next_scan(further);
         }
     }
 

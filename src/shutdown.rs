@@ -1,6 +1,6 @@
 //! What the hooks call: everything that is to be done before the machine goes down, under one deadline.
 
-use log::{debug, error, info, warn};
+use log::{Level, debug, error, warn};
 
 use crate::context::{Context, Exit};
 use crate::options::Stage;
@@ -25,14 +25,18 @@ pub fn verb(context: &Context, given: &str) -> Option<Verb> {
 /// Shuts down what this stage is for.
 pub fn run(context: &mut Context, verb: Verb) -> Exit {
     if !verb.ends_devices() {
-        info!("the devices live on over a soft-reboot or exit: nothing is done");
+        context.nothing(
+            Level::Info,
+            format_args!("the devices live on over a soft-reboot or exit: nothing is done"),
+        );
         return Exit::Done;
     }
     if context.stage == Stage::SystemdShutdown {
         match stage::exitrd(context.root) {
             Exitrd::Quell => {
-                info!(
-                    "left to the exitrd, which holds quell: it does all controllers in one batch"
+                context.nothing(
+                    Level::Info,
+                    format_args!("left to the exitrd, which holds quell: it does all controllers in one batch"),
                 );
                 return Exit::Done;
             }
@@ -43,6 +47,11 @@ pub fn run(context: &mut Context, verb: Verb) -> Exit {
             ),
             Exitrd::None => {}
         }
+    }
+    if !context.dry_run && context.stage != Stage::Person {
+        // From here on the time counts, for this call and for those that share its budget.
+        let seconds = context.options.timeout_s(context.stage);
+        context.deadline = stage::shared_deadline(context.root, context.stage, seconds);
     }
     quiesce::run(context, Which::All)
 }

@@ -17,6 +17,8 @@ const DROP_IN: &str = "/usr/lib/systemd/system-shutdown/quell.shutdown";
 enum Actor {
     Stage(Stage),
     Kernel,
+    /// Not this machine: its devices are the host's, or the crashed kernel's.
+    Host,
     Nobody,
 }
 
@@ -43,6 +45,7 @@ impl Outlook {
             return outlook.because(format_args!("quell.quiesce=off"));
         }
         if let Some(why) = proc::not_ours(root) {
+            outlook.actor = Actor::Host;
             return outlook.because(format_args!("{why}"));
         }
         let drop_in = root.executable(DROP_IN);
@@ -93,20 +96,21 @@ pub fn run(context: &Context) -> Exit {
     let mut shown = Shown::start(context.json);
     let survey = match quiesce::survey(context, &mut |row| shown.row(row)) {
         Ok(survey) => survey,
+        // It has said why, on standard output too.
         Err(exit) => return exit,
     };
     shown.foreign(context);
     let outlook = Outlook::find(context, &survey);
     let one_by_one = match outlook.actor {
-        Actor::Kernel => 0,
+        Actor::Kernel | Actor::Host => 0,
         Actor::Stage(_) => survey.one_by_one,
         Actor::Nobody => survey.one_by_one + survey.todo,
     };
     shown.end(&survey, &outlook, one_by_one);
-    if one_by_one > 1 {
-        Exit::Undone
-    } else {
-        Exit::Done
+    match one_by_one {
+        _ if survey.blind => Exit::Missing,
+        0 | 1 => Exit::Done,
+        _ => Exit::Undone,
     }
 }
 
@@ -203,13 +207,13 @@ impl Shown {
         // What a stage leaves, and what nobody takes, goes one by one after it.
         let (done, with_ms) = match outlook.actor {
             Actor::Stage(_) => (survey.todo, survey.planned_ms + survey.one_by_one_ms),
-            Actor::Kernel | Actor::Nobody => (0, survey.serial_ms),
+            Actor::Kernel | Actor::Host | Actor::Nobody => (0, survey.serial_ms),
         };
         let who = match outlook.actor {
             Actor::Stage(Stage::Exitrd) => "the exitrd",
             Actor::Stage(_) => "systemd-shutdown's hook",
             Actor::Kernel => "the kernel",
-            Actor::Nobody => "nobody",
+            Actor::Host | Actor::Nobody => "nobody",
         };
         let Some(json) = &mut self.json else {
             match outlook.actor {
@@ -221,6 +225,9 @@ impl Shown {
                     Millis(survey.serial_ms)
                 )),
                 Actor::Kernel => print(format_args!("next shutdown: left to the kernel\n")),
+                Actor::Host => print(format_args!(
+                    "next shutdown: nothing is quell's to do here\n"
+                )),
                 Actor::Nobody => print(format_args!(
                     "next shutdown: not helped; {one_by_one} controllers go one by one, in {} at most\n",
                     Millis(survey.serial_ms)

@@ -219,6 +219,7 @@ fn quiesce(case: Case) -> Result<(), String> {
                 options.set(name, Some(value)).unwrap();
             }
             Context {
+                command: "shutdown",
                 root,
                 options,
                 stage: case.stage,

@@ -21,6 +21,8 @@ pub(super) enum Fate {
     Claimed(Key),
     /// Whether it is in use is not known.
     Unknown,
+    /// Its PCI address cannot be read.
+    NoAddress,
     /// It has namespaces that quell has not read.
     Unread,
     /// It would not be through in the time that is left.

@@ -118,9 +118,12 @@ impl Carrying<'_> {
             .get(at)
             .and_then(|c| c.physfn);
         if let Some(physfn) = physfn
-            && let Some(job) = self.plan.spare(physfn)
+            && let Some((at, job)) = self.plan.spare(physfn)
         {
-            self.schedule.skip(job);
+            report::controller(self.plan, at, None);
+            if let Some(job) = job {
+                self.schedule.skip(job);
+            }
         }
     }
 

@@ -1,16 +1,16 @@
 //! Looks at who uses what, and decides what becomes of each controller.
 
-use log::{debug, error};
+use log::{debug, error, warn};
 
 use super::crew::{COMPLETE, USES_CONTROLLER, USES_NAMESPACE};
 use super::fate::{Fate, Selection};
 use super::order::Order;
 use super::{Ended, Run};
-use crate::capability::Transport;
+use crate::capability::{Class, Transport};
 use crate::name::Key;
 use crate::pool::{Bounds, Foreman, MESSAGE};
-use crate::sys::claims;
 use crate::sys::nvme::Inventory;
+use crate::sys::{claims, proc};
 use crate::text::Printable;
 
 /// The longest a look at the processes may take, in milliseconds. It takes a few microseconds for each open file.
@@ -29,7 +29,11 @@ pub(super) enum Look {
 
 impl Run<'_> {
     /// Decides what becomes of each controller of the inventory.
-    pub(super) fn look(&mut self, selection: Selection<'_>, ask: Look) {
+    pub(super) fn look(&mut self, selection: Selection<'_>, ask: Look, few_is_fine: bool) {
+        if self.cut.is_some() {
+            // Nothing will be done, so nobody needs to know who uses what.
+            return self.plan.judge_all(selection, &self.policy, few_is_fine);
+        }
         let known = match claims::mark(self.context.root, &mut self.plan.inventory) {
             Ok(()) => self.users(),
             Err(unknown) => {
@@ -37,7 +41,7 @@ impl Run<'_> {
                 false
             }
         };
-        self.plan.judge_all(selection, &self.policy, self.begun);
+        self.plan.judge_all(selection, &self.policy, few_is_fine);
         if !known {
             for fate in &mut self.plan.fates {
                 if matches!(fate, Fate::Todo(_)) {
@@ -45,9 +49,16 @@ impl Run<'_> {
                 }
             }
         }
-        if ask == Look::AskAll || self.plan.todo() > self.context.options.jobs_total(usize::MAX) {
+        if ask == Look::AskAll || self.some_must_wait() {
             self.identify();
         }
+    }
+
+    /// True if not all can be done at once, so that the order counts.
+    fn some_must_wait(&self) -> bool {
+        let options = &self.context.options;
+        let todo = self.plan.todo();
+        todo > options.jobs_total(todo) || todo > options.width_of(Class::Nvme)
     }
 
     /// Marks what a process has open. False if that cannot be known.
@@ -66,12 +77,18 @@ impl Run<'_> {
             .pool
             .run(&mut asking, deadline, self.context.signals.as_ref());
         let complete = asking.complete;
-        if let Ended::Signal(_) = ended {
-            self.cut = Some(ended);
-        } else if !complete {
-            error!(
+        match ended {
+            Ended::Signal(_) => self.cut = Some(ended),
+            _ if complete => {}
+            _ if self.context.dry_run && !proc::is_root() => {
+                warn!(
+                    "not every process can be looked into without being root: the plan may be of more than can be done"
+                );
+                return true;
+            }
+            _ => error!(
                 "which processes have controllers open cannot be found out (/proc); nothing is done"
-            );
+            ),
         }
         complete
     }

@@ -149,7 +149,7 @@ impl Plan {
             vfs: c.vfs,
         };
         let action = match judge(&facts, policy) {
-            Ok((Class::Nvme, _)) if c.pci.is_none() => return Fate::Left(Left::NoDriver),
+            Ok((Class::Nvme, _)) if c.pci.is_none() => return Fate::NoAddress,
             Ok((_, action)) => action,
             Err(left) => return Fate::Left(left),
         };
@@ -191,8 +191,8 @@ impl Plan {
         }
     }
 
-    /// Leaves the controller at `address` if it is not done yet; its job is returned then.
-    pub(super) fn spare(&mut self, address: PciAddress) -> Option<u32> {
+    /// Leaves the controller at `address` if it is not done yet; returns its place and its job.
+    pub(super) fn spare(&mut self, address: PciAddress) -> Option<(usize, Option<u32>)> {
         let at = self
             .inventory
             .controllers()
@@ -203,10 +203,8 @@ impl Plan {
             .get_mut(at)
             .filter(|fate| matches!(fate, Fate::Todo(_)))?;
         *fate = Fate::Left(Left::HasVfs { n: 1 });
-        self.job_of
-            .get(at)
-            .filter(|job| **job != NONE)
-            .map(|job| u32::from(*job))
+        let job = self.job_of.get(at).filter(|job| **job != NONE);
+        Some((at, job.map(|job| u32::from(*job))))
     }
 
     /// Makes the jobs, with what they are expected to take.

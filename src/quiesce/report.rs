@@ -7,6 +7,7 @@ use log::{Level, info, log};
 use super::fate::Fate;
 use super::foreman::is_policy;
 use super::plan::Plan;
+use crate::capability::Class;
 use crate::errno::Cause;
 use crate::sys::nvme::{Controller, Holder, Inventory};
 use crate::text::{Millis, Seconds, Text};
@@ -19,6 +20,7 @@ impl fmt::Display for Named<'_> {
         match self.0.pci {
             Some(address) => write!(f, "nvme{} {address}", self.0.instance),
             None => match self.0.transport.class() {
+                Some(Class::Nvme) => write!(f, "nvme{}", self.0.instance),
                 Some(class) => write!(
                     f,
                     "nvme{} {}",
@@ -56,6 +58,7 @@ impl fmt::Display for Told<'_> {
                 )
             }
             Fate::Unknown => f.write_str("left: cannot tell whether it is in use"),
+            Fate::NoAddress => f.write_str("left: its PCI address cannot be read"),
             Fate::Unread => f.write_str("left: its namespaces could not all be read"),
             Fate::NoTime => f.write_str("left: it would not be through before the exitrd starts"),
             Fate::Todo(_) => f.write_str("to be done"),
@@ -151,6 +154,8 @@ pub(super) struct Tally {
     pub(super) quiesced: usize,
     pub(super) unconfirmed: usize,
     pub(super) busy: usize,
+    /// To be done, in a dry run.
+    pub(super) planned: usize,
     /// Left by the table, and nothing to worry about.
     pub(super) policy: usize,
     /// Left for a reason somebody should know.
@@ -169,7 +174,8 @@ impl Tally {
         for (c, fate) in plan.inventory.controllers().iter().zip(&plan.fates) {
             self.asked += usize::from(!matches!(fate, Fate::Ignored | Fate::Vanished));
             match *fate {
-                Fate::Ignored | Fate::Vanished => {}
+                Fate::Ignored | Fate::Vanished | Fate::Running(..) => {}
+                Fate::Todo(_) => self.planned += 1,
                 Fate::Quiesced(ms) | Fate::Deleted(ms) => {
                     self.quiesced += 1;
                     self.took(c, ms);
@@ -180,9 +186,12 @@ impl Tally {
                 }
                 Fate::Busy(_) | Fate::Claimed(_) => self.busy += 1,
                 Fate::Left(left) if is_policy(left) => self.policy += 1,
-                Fate::Left(_) | Fate::NotLive(_) | Fate::Changed | Fate::Unread | Fate::NoTime => {
-                    self.refused += 1
-                }
+                Fate::Left(_)
+                | Fate::NotLive(_)
+                | Fate::Changed
+                | Fate::Unread
+                | Fate::NoAddress
+                | Fate::NoTime => self.refused += 1,
                 Fate::Abandoned(_, ms) => {
                     self.abandoned += 1;
                     self.took(c, ms);
@@ -211,10 +220,11 @@ impl Tally {
     /// The line for all: `quiesced 23 of 24 controllers in 3.4 s, 24 workers, slowest nvme7 3.1 s, 1 left`.
     pub(super) fn line(&self, took_ms: u64, workers: usize, given_up: usize) -> Text<240> {
         let mut line = Text::of(format_args!(
-            "quiesced {} of {} controllers in {}, {workers} workers",
+            "quiesced {} of {} controllers in {}, {workers} worker{}",
             self.quiesced,
             self.asked,
-            Millis(took_ms)
+            Millis(took_ms),
+            if workers == 1 { "" } else { "s" }
         ));
         if given_up > 0 {
             line.add(format_args!(" ({given_up} given up)"));

@@ -24,7 +24,7 @@ impl<'a> Output<'a> {
         let json = context.json.then(|| {
             let mut json = Json::object();
             json.number("schema", 1);
-            json.text("command", format_args!("quiesce"));
+            json.text("command", format_args!("{}", context.command));
             json.text("stage", format_args!("{}", context.stage));
             json.flag("dry_run", context.dry_run);
             json.array("controllers");
@@ -144,6 +144,7 @@ impl<'a> Output<'a> {
             }
             for (key, count) in [
                 ("asked", tally.asked),
+                ("planned", tally.planned),
                 ("quiesced", tally.quiesced),
                 ("unconfirmed", tally.unconfirmed),
                 ("busy", tally.busy),
@@ -198,6 +199,7 @@ pub(super) const fn word(fate: Fate) -> &'static str {
         Fate::Left(_)
         | Fate::Unknown
         | Fate::Unread
+        | Fate::NoAddress
         | Fate::NoTime
         | Fate::Unopened(..)
         | Fate::Changed

@@ -57,6 +57,8 @@ pub struct Survey {
     pub serial_ms: u64,
     /// The kernel itself does them in parallel.
     pub kernel_async: bool,
+    /// It could not be found out who uses what.
+    pub blind: bool,
 }
 
 /// Looks at the machine as a hook would, and tells each controller's row.
@@ -78,7 +80,11 @@ pub fn survey(context: &Context, each: &mut dyn FnMut(&Row<'_>)) -> Result<Surve
     let mut next = Some(0);
     while let Some(from) = next {
         next = run.scan(from)?;
-        run.look(Selection::All, Look::AskAll);
+        run.look(
+            Selection::All,
+            Look::AskAll,
+            next.is_some() || survey.controllers > 0,
+        );
         run.add_to(&mut survey);
         rows(context.root, run.plan, run.timeouts, each);
     }
@@ -95,6 +101,7 @@ impl Run<'_> {
             .zip(&self.plan.fates)
         {
             survey.controllers += 1;
+            survey.blind |= *fate == Fate::Unknown;
             if c.transport != Transport::Pcie {
                 continue;
             }

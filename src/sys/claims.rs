@@ -23,7 +23,10 @@ pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
         file: "/proc/swaps",
         errno,
     })?;
-    holders(root, inv);
+    holders(root, inv).map_err(|errno| Unknown {
+        file: "/sys/class/block/*/holders",
+        errno,
+    })?;
     optional(loops(root, inv)).map_err(|errno| Unknown {
         file: "/sys/block",
         errno,
@@ -78,22 +81,37 @@ fn optional(result: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// proc(5), mountinfo: `36 35 259:2 / /mnt rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw`.
+/// proc(5), mountinfo: `36 35 259:2 / /mnt rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw`. A line that is none hides a
+/// mount, and there is no process without one.
 fn mounts(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    root.lines::<4096>("/proc/self/mountinfo", |line| {
-        let mut fields = line.split(|&b| b == b' ');
-        let dev = fields.nth(2).and_then(Dev::parse);
-        let point = fields.nth(1).unwrap_or_default();
-        let source = fields.skip_while(|f| *f != b"-").nth(2).unwrap_or_default();
-        // btrfs and zfs show a number of no device; the source says which it is, or one of them.
-        let found = match dev {
-            Some(dev) if dev.major() != 0 => device_of(root, "block", dev),
-            _ => None,
-        };
-        if let Some((Device::Namespace(key), part)) = found.or_else(|| by_name(source)) {
-            inv.hold(key, format_args!("{part} mounted on {}", Printable(point)));
+    let (mut any, mut garbled) = (false, false);
+    root.lines::<8192>("/proc/self/mountinfo", |line| {
+        match mount(root, inv, line) {
+            Some(()) => any = true,
+            None => garbled = true,
         }
-    })
+    })?;
+    if any && !garbled {
+        Ok(())
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+fn mount(root: &Root, inv: &mut Inventory, line: &[u8]) -> Option<()> {
+    let mut fields = line.split(|&b| b == b' ');
+    let dev = Dev::parse(fields.nth(2)?)?;
+    let point = fields.nth(1)?;
+    let source = fields.skip_while(|f| *f != b"-").nth(2)?;
+    // btrfs and zfs show a number of no device; the source says which it is, or one of them.
+    let found = match dev.major() {
+        0 => None,
+        _ => device_of(root, "block", dev),
+    };
+    if let Some((Device::Namespace(key), part)) = found.or_else(|| by_name(source)) {
+        inv.hold(key, format_args!("{part} mounted on {}", Printable(point)));
+    }
+    Some(())
 }
 
 /// A device as it was found, with the name it was found by.
@@ -152,27 +170,41 @@ fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
 }
 
 /// /sys/class/block/*/holders (Documentation/ABI/testing/sysfs-block): md, dm, bcache on the namespace or a partition.
-fn holders(root: &Root, inv: &mut Inventory) {
+fn holders(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
     for at in 0..inv.namespaces().len() {
         let Some(key) = inv.namespaces().get(at).map(|n| n.key) else {
             continue;
         };
-        let dir = path!("/sys/class/block/{key}");
         let prefix = path!("{key}p");
-        holders_of(root, inv, key, format_args!("{key}"));
+        optional(holders_of(root, inv, key, format_args!("{key}")))?;
+        let mut result = Ok(());
         // A namespace that is gone has no partitions either.
-        let _ = root.entries(dir.as_str(), |entry| {
-            if entry.starts_with(prefix.as_str().as_bytes()) {
-                holders_of(root, inv, key, format_args!("{}", Printable(entry)));
-            }
-            true
-        });
+        optional(
+            root.entries(path!("/sys/class/block/{key}").as_str(), |entry| {
+                if entry.starts_with(prefix.as_str().as_bytes()) && result.is_ok() {
+                    result = optional(holders_of(
+                        root,
+                        inv,
+                        key,
+                        format_args!("{}", Printable(entry)),
+                    ));
+                }
+                true
+            }),
+        )?;
+        result?;
     }
+    Ok(())
 }
 
-fn holders_of(root: &Root, inv: &mut Inventory, key: name::Key, part: core::fmt::Arguments<'_>) {
+fn holders_of(
+    root: &Root,
+    inv: &mut Inventory,
+    key: name::Key,
+    part: core::fmt::Arguments<'_>,
+) -> Result<(), Errno> {
     let dir = path!("/sys/class/block/{part}/holders");
-    let _ = root.entries(dir.as_str(), |holder| {
+    root.entries(dir.as_str(), |holder| {
         let shown = Printable(holder);
         let mut buf = [0; 128];
         let dm = root.read(path!("/sys/class/block/{shown}/dm/name").as_str(), &mut buf);
@@ -182,9 +214,9 @@ fn holders_of(root: &Root, inv: &mut Inventory, key: name::Key, part: core::fmt:
                 format_args!("{part} under {shown} ({})", Printable(name)),
             ),
             Err(_) => inv.hold(key, format_args!("{part} in {shown}")),
-        };
+        }
         false
-    });
+    })
 }
 
 /// Documentation/ABI/testing/sysfs-block-loop: loop/backing_file.

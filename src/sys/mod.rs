@@ -46,7 +46,7 @@ pub enum Root {
     /// The machine quell runs on.
     Machine,
     /// A directory that holds them: fixtures, tests, curious people. Every path is resolved inside it
-    /// (openat2(2), RESOLVE_IN_ROOT), and nothing that could touch the machine is done.
+    /// (openat2(2), RESOLVE_IN_ROOT, on the one file system), and nothing that could touch the machine is done.
     Below(OwnedFd),
 }
 
@@ -131,7 +131,12 @@ impl Root {
         let flags = flags | OFlags::CLOEXEC;
         match self {
             Self::Machine => rustix::fs::open(path, flags | OFlags::NOCTTY, mode),
-            Self::Below(dir) => rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::IN_ROOT),
+            Self::Below(dir) => {
+                // No other file system either: a chroot's /sys may be the machine's own.
+                let inside =
+                    ResolveFlags::IN_ROOT | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+                rustix::fs::openat2(dir, path, flags, mode, inside)
+            }
         }
     }
 

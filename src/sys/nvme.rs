@@ -67,6 +67,15 @@ pub struct Controller {
     pub unread: bool,
 }
 
+/// Below what a namespace stands in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// A multipath head: below `nvme-subsysN`, for all of its controllers.
+    Subsystem(u32),
+    /// Below `nvmeN`.
+    Controller(u32),
+}
+
 /// One namespace as a block device, `nvme{instance}n{head}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Namespace {
@@ -74,8 +83,9 @@ pub struct Namespace {
     pub key: Key,
     /// Its device number.
     pub dev: Dev,
-    /// A multipath head, so that `key.instance` is the subsystem's.
-    pub head: bool,
+    /// Below what it stands. Its name does not tell: where the kernel can do multipath, a namespace of one controller is
+    /// named after the subsystem too (drivers/nvme/host/multipath.c, nvme_mpath_set_disk_name).
+    pub owner: Owner,
     /// Who uses it or a partition of it.
     pub holder: Option<Holder>,
 }
@@ -83,7 +93,10 @@ pub struct Namespace {
 /// The NVMe half of the machine, as it was when [`Inventory::scan`] read it.
 pub struct Inventory {
     controllers: heapless::Vec<Controller, CONTROLLERS>,
+    /// Sorted by owner and name.
     namespaces: heapless::Vec<Namespace, NAMESPACES>,
+    /// Places in `namespaces`, sorted by name.
+    by_name: heapless::Vec<u16, NAMESPACES>,
     holders: heapless::Vec<Text<96>, HOLDERS>,
 }
 
@@ -94,6 +107,7 @@ impl Inventory {
         Self {
             controllers: heapless::Vec::new(),
             namespaces: heapless::Vec::new(),
+            by_name: heapless::Vec::new(),
             holders: heapless::Vec::new(),
         }
     }
@@ -124,7 +138,7 @@ impl Inventory {
         self.controllers.sort_unstable_by_key(|c| c.instance);
         self.subsystems(root)?;
         self.private_namespaces(root);
-        self.namespaces.sort_unstable_by_key(|n| n.key);
+        self.sort_namespaces();
         self.controllers
             .sort_unstable_by_key(|c| (c.subsystem, c.instance));
         Ok(next)
@@ -140,15 +154,17 @@ impl Inventory {
         &mut self.controllers
     }
 
-    /// Namespaces, sorted by name.
+    /// Namespaces, sorted by owner and name.
     pub fn namespaces(&self) -> &[Namespace] {
         &self.namespaces
     }
 
     /// The namespace of that name.
     pub fn namespace_mut(&mut self, key: Key) -> Option<&mut Namespace> {
-        let at = self.namespaces.binary_search_by_key(&key, |n| n.key).ok()?;
-        self.namespaces.get_mut(at)
+        let named = |at: &u16| self.namespaces.get(usize::from(*at)).map(|n| n.key);
+        let at = self.by_name.partition_point(|at| named(at) < Some(key));
+        let at = usize::from(*self.by_name.get(at)?);
+        self.namespaces.get_mut(at).filter(|n| n.key == key)
     }
 
     /// The namespaces that `group`, the controllers of one subsystem, give access to.
@@ -157,23 +173,30 @@ impl Inventory {
         group: &'a [Controller],
     ) -> impl Iterator<Item = &'a Namespace> {
         let heads = match group.first().map(|c| c.subsystem) {
-            Some(Subsystem::Shared(n)) => self.of_instance(n),
+            Some(Subsystem::Shared(n)) => self.of(Owner::Subsystem(n)),
             _ => &[],
         };
         let private = group
             .iter()
-            .flat_map(|c| self.of_instance(c.instance).iter().filter(|n| !n.head));
-        heads.iter().filter(|n| n.head).chain(private)
+            .flat_map(|c| self.of(Owner::Controller(c.instance)));
+        heads.iter().chain(private)
     }
 
-    fn of_instance(&self, instance: u32) -> &[Namespace] {
-        let start = self
-            .namespaces
-            .partition_point(|n| n.key.instance < instance);
-        let end = self
-            .namespaces
-            .partition_point(|n| n.key.instance <= instance);
+    fn of(&self, owner: Owner) -> &[Namespace] {
+        let start = self.namespaces.partition_point(|n| n.owner < owner);
+        let end = self.namespaces.partition_point(|n| n.owner <= owner);
         self.namespaces.get(start..end).unwrap_or_default()
+    }
+
+    fn sort_namespaces(&mut self) {
+        self.namespaces.sort_unstable_by_key(|n| (n.owner, n.key));
+        self.by_name.clear();
+        let all = 0..u16::try_from(self.namespaces.len()).unwrap_or(u16::MAX);
+        // As many places as namespaces, and the tables are of one size.
+        self.by_name.extend(all);
+        let namespaces = &self.namespaces;
+        self.by_name
+            .sort_unstable_by_key(|at| namespaces.get(usize::from(*at)).map(|n| n.key));
     }
 
     /// Puts a holder's name into the table.
@@ -324,7 +347,7 @@ fn controller(root: &Root, instance: u32) -> Controller {
 /// The multipath heads of a subsystem.
 fn heads(root: &Root, subsystem: u32, each: impl FnMut(Namespace)) -> Result<(), Errno> {
     let dir = path!("/sys/class/nvme-subsystem/nvme-subsys{subsystem}");
-    namespaces_in(root, dir.as_str(), true, each)
+    namespaces_in(root, dir.as_str(), Owner::Subsystem(subsystem), each)
 }
 
 /// The namespaces that only one controller has.
@@ -332,7 +355,7 @@ fn private(root: &Root, instance: u32, each: impl FnMut(Namespace)) -> Result<()
     namespaces_in(
         root,
         path!("/sys/class/nvme/nvme{instance}").as_str(),
-        false,
+        Owner::Controller(instance),
         each,
     )
 }
@@ -360,7 +383,7 @@ pub fn namespaces(
 fn namespaces_in(
     root: &Root,
     dir: &str,
-    head: bool,
+    owner: Owner,
     mut each: impl FnMut(Namespace),
 ) -> Result<(), Errno> {
     root.entries(dir, |entry| {
@@ -375,7 +398,7 @@ fn namespaces_in(
             each(Namespace {
                 key,
                 dev,
-                head,
+                owner,
                 holder: None,
             });
         }

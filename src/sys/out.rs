@@ -15,21 +15,30 @@ static GAVE_UP: AtomicBool = AtomicBool::new(false);
 /// The most that is written at once: what a pipe that polls as writable takes without blocking (PIPE_BUF, pipe(7)).
 const CHUNK: usize = 4096;
 
-/// Writes `data`. What a reader does not take within half a second is dropped: a full pipe or a stopped terminal must
-/// not hold up a shutdown, and the same lines are in the log.
+/// Whether readers are waited for as long as they like: where nothing is being done there is no hurry.
+static PATIENT: AtomicBool = AtomicBool::new(true);
+
+/// Says whether there is no hurry.
+pub fn patient(patient: bool) {
+    PATIENT.store(patient, Ordering::Relaxed);
+}
+
+/// Writes `data`. Where something is being done, what a reader does not take within half a second is dropped: a full pipe or
+/// a stopped terminal must not hold up a shutdown.
 pub fn write(fd: impl AsFd, mut data: &[u8]) {
     while !data.is_empty() {
         let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
-        let patience = if GAVE_UP.load(Ordering::Relaxed) {
+        let ms = if GAVE_UP.load(Ordering::Relaxed) {
             0
         } else {
             PATIENCE_MS
         };
         let patience = Timespec {
             tv_sec: 0,
-            tv_nsec: patience * 1_000_000,
+            tv_nsec: ms * 1_000_000,
         };
-        match poll(&mut fds, Some(&patience)) {
+        let patience = (!PATIENT.load(Ordering::Relaxed)).then_some(&patience);
+        match poll(&mut fds, patience) {
             Err(Errno::INTR) => continue,
             Ok(1..) => {}
             _ => return GAVE_UP.store(true, Ordering::Relaxed),

@@ -64,31 +64,45 @@ impl Remote {
 
 /// Calls `each` with every process that has a controller's, namespace's or partition's node open, but for `except`.
 ///
-/// An error means that who uses what cannot be known.
+/// An error means that who uses what cannot be known: a process that cannot be looked into may have any of them open.
 pub fn scan(root: &Root, except: &[u32], mut each: impl FnMut(User)) -> Result<(), Errno> {
     let remote = Remote::read(root)?;
     let mut own = [0; 64];
     let own_mounts = root
         .read_link("/proc/self/ns/mnt", &mut own)
         .unwrap_or_default();
+    let mut seen = Ok(());
     root.entries("/proc", |entry| {
         let pid = core::str::from_utf8(entry)
             .ok()
             .and_then(|text| text.parse::<u32>().ok());
         if let Some(pid) = pid.filter(|pid| !except.contains(pid)) {
-            process(root, pid, &remote, own_mounts, &mut each);
+            let looked = process(root, pid, &remote, own_mounts, &mut each);
+            if seen.is_ok() {
+                seen = looked;
+            }
         }
         true
-    })
+    })?;
+    seen
 }
 
-/// Looks at one process. One that ends while we look, and a kernel thread, has nothing open.
-fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut impl FnMut(User)) {
-    let Ok(dir) = root.open(
-        path!("/proc/{pid}/fd").as_str(),
-        OFlags::RDONLY | OFlags::DIRECTORY,
-    ) else {
-        return;
+/// Looks at one process. One that ends while we look has nothing open.
+fn process(
+    root: &Root,
+    pid: u32,
+    remote: &Remote,
+    own_mounts: &[u8],
+    each: &mut impl FnMut(User),
+) -> Result<(), Errno> {
+    let ended = |errno| match errno {
+        Errno::NOENT | Errno::SRCH => Ok(()),
+        other => Err(other),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let dir = match root.open(path!("/proc/{pid}/fd").as_str(), flags) {
+        Ok(dir) => dir,
+        Err(errno) => return ended(errno),
     };
     // Asked for when it is first needed: most processes have only sockets, pipes and nodes open.
     let mut same_mounts = None;
@@ -102,7 +116,11 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
     let mut buf = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(&dir, &mut buf);
     let mut target = [0; 256];
-    while let Some(Ok(entry)) = entries.next() {
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(errno) => return ended(errno),
+        };
         let Ok(len) = rustix::fs::readlinkat_raw(&dir, entry.file_name(), &mut target) else {
             continue;
         };
@@ -127,6 +145,7 @@ fn process(root: &Root, pid: u32, remote: &Remote, own_mounts: &[u8], each: &mut
             each(User { device, text });
         }
     }
+    Ok(())
 }
 
 /// What node an open file is, by its number: the name it was opened by may be anything.
