@@ -27,7 +27,7 @@ module_param(default_ms, uint, 0644);
 MODULE_PARM_DESC(default_ms, "what a controller that is not listed takes");
 
 /* charp parameters end at 1024 bytes; 64 listed controllers need more. */
-static char slow[4096], stuck[4096], complain[4096];
+static char slow[4096], stuck[4096], complain[4096], reset[4096];
 module_param_string(slow, slow, sizeof(slow), 0644);
 MODULE_PARM_DESC(slow, "ADDR=MS,... what these controllers take");
 module_param_string(stuck, stuck, sizeof(stuck), 0644);
@@ -35,7 +35,12 @@ MODULE_PARM_DESC(stuck, "ADDR,... whose callback never returns");
 module_param_string(complain, complain, sizeof(complain), 0644);
 MODULE_PARM_DESC(complain, "ADDR,... for which the driver's line of a shutdown that timed out is printed");
 
+module_param_string(reset, reset, sizeof(reset), 0644);
+MODULE_PARM_DESC(reset, "ADDR=MS,... how long a PCI reset of these controllers takes");
+
 static struct pci_driver *nvme;
+static const struct pci_error_handlers *real_handlers;
+static struct pci_error_handlers handlers;
 static void (*real_remove)(struct pci_dev *pdev);
 static void (*real_shutdown)(struct pci_dev *pdev);
 static atomic_t inflight = ATOMIC_INIT(0);
@@ -112,6 +117,22 @@ static void slow_shutdown(struct pci_dev *pdev)
 	slowly(pdev, "shutdown", real_shutdown);
 }
 
+/* /sys/bus/pci/devices/ADDR/reset: the driver has set the state to "resetting" and stopped the queues. */
+static void slow_reset_prepare(struct pci_dev *pdev)
+{
+	const char *rest;
+	unsigned int ms = 0;
+
+	real_handlers->reset_prepare(pdev);
+	kernel_param_lock(THIS_MODULE);
+	rest = listed(reset, pci_name(pdev));
+	if (rest && *rest == '=')
+		ms = simple_strtoul(rest + 1, NULL, 10);
+	kernel_param_unlock(THIS_MODULE);
+	pr_info("%s reset takes %u ms\n", pci_name(pdev), ms);
+	msleep(ms);
+}
+
 static int __init slow_nvme_init(void)
 {
 	struct device_driver *found = driver_find("nvme", &pci_bus_type);
@@ -126,6 +147,10 @@ static int __init slow_nvme_init(void)
 	real_shutdown = nvme->shutdown;
 	nvme->remove = slow_remove;
 	nvme->shutdown = slow_shutdown;
+	real_handlers = nvme->err_handler;
+	handlers = *real_handlers;
+	handlers.reset_prepare = slow_reset_prepare;
+	nvme->err_handler = &handlers;
 	pr_info("ready default_ms=%u\n", default_ms);
 	return 0;
 }
@@ -134,6 +159,7 @@ static void __exit slow_nvme_exit(void)
 {
 	nvme->remove = real_remove;
 	nvme->shutdown = real_shutdown;
+	nvme->err_handler = real_handlers;
 	module_put(nvme->driver.owner);
 }
 

@@ -88,7 +88,7 @@ wait_block() { until_true 30 is_block "$1"; }
 unbind() { echo "$1" >/sys/bus/pci/drivers/nvme/unbind; }
 rebind() { echo "$1" >/sys/bus/pci/drivers/nvme/bind; }
 
-# slow [default_ms=MS] [slow=ADDR=MS,...] [stuck=ADDR,...] [complain=ADDR,...]: loads the module, or changes its times.
+# slow [default_ms=MS] [slow=ADDR=MS,...] [stuck=ADDR,...] [complain=ADDR,...] [reset=ADDR=MS,...]: loads the module, or changes its times.
 slow() {
 	if [ -d /sys/module/slow_nvme ]; then
 		for _p in "$@"; do
