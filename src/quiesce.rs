@@ -19,7 +19,7 @@ use std::sync::Mutex;
 
 use log::{Level, error, info, warn};
 
-use crate::capability::Policy;
+use crate::capability::{Class, Policy};
 use crate::context::{Context, Exit};
 use crate::deadline::now_ms;
 use crate::errno::Cause;
@@ -243,16 +243,11 @@ impl<'a> Run<'a> {
     }
 
     fn limits(&self) -> Limits {
-        let mut limits = Limits {
-            total: self.context.options.jobs_total(self.plan.items.len()),
-            width: [1; 5],
-        };
-        for class in crate::capability::Class::ALL {
-            if let Some(width) = limits.width.get_mut(class.index()) {
-                *width = self.context.options.width_of(class);
-            }
+        let options = &self.context.options;
+        Limits {
+            total: options.jobs_total(self.plan.items.len()),
+            width: Class::ALL.map(|class| options.width_of(class)),
         }
-        limits
     }
 
     /// Carries the plan out.
@@ -295,7 +290,10 @@ impl<'a> Run<'a> {
             }
         }
         if let Some(seconds) = guard_s
-            && self.pool.unfinished().next().is_some()
+            && self
+                .pool
+                .unfinished()
+                .any(|job| carrying.plan.holds_up_reboot(job))
             && let Err(errno) = self.pool.leave_guard(&mut carrying, seconds)
         {
             error!(

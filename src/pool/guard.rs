@@ -19,9 +19,9 @@ impl Pool<'_> {
             let _ = keep.push(file.as_raw_fd());
         }
         let phase = self.phase;
-        let listened_to = |w: &super::Worker| w.state != State::Idle && w.phase == phase;
+        let theirs = |w: &super::Worker| w.state != State::Idle && w.phase == phase;
         for worker in &self.workers {
-            if listened_to(worker) {
+            if theirs(worker) {
                 let _ = keep.push(worker.socket.as_raw_fd());
             }
         }
@@ -29,7 +29,7 @@ impl Pool<'_> {
             kmsg::after_fork();
             sys::memory::lock();
             // The other ones' sockets are closed here already; they are forgotten, not dropped.
-            while let Some(at) = self.workers.iter().position(|w| !listened_to(w)) {
+            while let Some(at) = self.workers.iter().position(|w| !theirs(w)) {
                 core::mem::forget(self.workers.swap_remove(at));
             }
             for worker in &mut self.workers {
@@ -49,8 +49,12 @@ impl Pool<'_> {
                     let _ = root.write("/proc/sysrq-trigger", b"b");
                 }
             }
-        })
-        .map(|_| ())
+        })?;
+        // What one of two readers hears the other misses: from here on these workers are the guard's alone.
+        while let Some(at) = self.workers.iter().position(theirs) {
+            self.workers.swap_remove(at);
+        }
+        Ok(())
     }
 }
 

@@ -312,6 +312,11 @@ impl Plan {
         self.jobs.get(usize::try_from(job).ok()?)
     }
 
+    /// Whether reboot(2) waits for it: it takes the lock of every PCI device, and fabrics controllers are none.
+    pub(super) fn holds_up_reboot(&self, job: u32) -> bool {
+        self.job(job).is_some_and(|j| j.action == Action::Unbind)
+    }
+
     /// How long it may take.
     pub(super) fn bounds(&self, job: u32) -> Bounds {
         self.job(job).map_or(
