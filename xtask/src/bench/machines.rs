@@ -1,6 +1,6 @@
 //! The VMs that figures come from, and what runs in them.
 
-use super::timing::Shutdown;
+use super::timing::{Shutdown, range};
 use crate::build;
 use crate::vm::{Machine, raw, target_dir};
 use anyhow::{Context, Result};
@@ -18,22 +18,31 @@ pub(crate) enum How {
     Kernel,
     /// quell does them, with these further arguments.
     Quell(&'static str),
+    /// A shell process for each writes its address to `unbind`: what parallelism alone gives, with nothing checked.
+    Shells,
     /// The same, and it cannot make grace periods short: its write goes to a file of no effect.
     QuellWithoutExpedited,
 }
 
 /// The script: `before` sets the scene, then the call, then the reboot. The same lines in every case but for the call.
 pub(crate) fn script(controllers: u32, before: &str, how: How) -> String {
-    let (bind, call) = match how {
+    let (prepare, call) = match how {
         How::Kernel => ("", String::new()),
         How::Quell(more) => ("", call(more)),
+        How::Shells => (
+            "list=$(addrs)\n",
+            format!(
+                "for addr in $list; do unbind \"$addr\" & done\nwait\nmark {}\n",
+                super::timing::DONE
+            ),
+        ),
         How::QuellWithoutExpedited => (
             "echo 0 >/tmp/held\nmount --bind /tmp/held /sys/kernel/rcu_expedited\n",
             call(""),
         ),
     };
     format!(
-        "wait_nvme {controllers}\n{before}\n{bind}mark {}\n{call}finish reboot\n",
+        "wait_nvme {controllers}\n{before}\n{prepare}mark {}\n{call}finish reboot\n",
         super::timing::START
     )
 }
@@ -62,7 +71,8 @@ fn shutdown(machine: &Machine, before: &str, how: How, console: &Path) -> Result
     Shutdown::of(&boot).with_context(|| format!("{how:?}, console {}", console.display()))
 }
 
-/// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike.
+/// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike; another one goes
+/// first in each round, since a host that has just booted a VM is another host.
 pub(crate) fn rounds(
     name: &str,
     rounds: usize,
@@ -74,20 +84,34 @@ pub(crate) fn rounds(
     fs::create_dir_all(&dir)?;
     let mut all = vec![Vec::new(); variants.len()];
     for round in 1..=rounds {
-        for (n, (how, taken)) in variants.iter().zip(&mut all).enumerate() {
+        let mut turns: Vec<(usize, (&How, &mut Vec<Shutdown>))> =
+            variants.iter().zip(&mut all).enumerate().collect();
+        let first = (round - 1) % turns.len();
+        turns.rotate_left(first);
+        for (n, (how, taken)) in turns {
             let console = dir.join(format!("{name}-{round}-{}.log", n + 1));
             let one = shutdown(machine, before, *how, &console)?;
-            eprintln!(
-                "    round {round} of {rounds}, {how:?}: {:.3} s to the reset{}, at most {} in flight",
-                one.reset,
-                one.done
-                    .map_or_else(String::new, |done| format!(", {done:.3} s to quell's end")),
-                one.inflight
-            );
+            eprintln!("    round {round} of {rounds}, {how:?}: {}", course(&one));
             taken.push(one);
         }
     }
     Ok(all)
+}
+
+/// Where the time went.
+fn course(shutdown: &Shutdown) -> String {
+    let mut text = String::new();
+    let begins: Vec<f64> = shutdown.spans.iter().map(|span| span.begin).collect();
+    let ends: Vec<f64> = shutdown.spans.iter().map(|span| span.end).collect();
+    if !begins.is_empty() {
+        let ((first, last), (early, late)) = (range(&begins), range(&ends));
+        text += &format!("begins {first:.2} to {last:.2} s, ends {early:.2} to {late:.2} s, ");
+        text += &format!("at most {} at once, ", shutdown.inflight);
+    }
+    if let Some(done) = shutdown.done {
+        text += &format!("the call's end {done:.2} s, ");
+    }
+    text + &format!("reset {:.2} s", shutdown.reset)
 }
 
 /// From the call to the reset, of each.

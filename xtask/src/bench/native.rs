@@ -34,7 +34,7 @@ pub(super) fn nothing(options: &Options) -> Result<Vec<Row>> {
     let more = (median(&ours) - median(&others)) * 1e3;
     Ok(vec![
         Row::new(format!(
-            "nothing to do, against an empty static program (medians of {rounds})"
+            "nothing to do: an empty static program (medians of {rounds})"
         ))
         .measured(format!("{:.2} ms", median(&ours) * 1e3))
         .peer(format!("{:.2} ms", median(&others) * 1e3))
@@ -118,7 +118,7 @@ pub(super) fn many(options: &Options) -> Result<Vec<Row>> {
     let (named, peak_kib) = watched(&quell, &root(MANY))?;
     Ok(vec![
         Row::new(format!(
-            "--dry-run over {MANY} controllers and {} block devices ({}), against {FEW} and {}",
+            "{MANY} controllers, {} block devices, --dry-run ({}): {FEW} and {}",
             MANY * 4,
             millis(&many),
             FEW * 4
@@ -128,7 +128,7 @@ pub(super) fn many(options: &Options) -> Result<Vec<Row>> {
         .ratio(format!("{ratio:.2}"))
         .gate("at most 1.30", ratio <= 1.3),
         Row::new(format!(
-            "the same without what is paid once: each further one up to {MANY}, against each from {FEW} to {SOME}"
+            "the same, each further one from {SOME} to {MANY}: from {FEW} to {SOME}"
         ))
         .measured(micros(late))
         .peer(micros(early))
@@ -224,16 +224,21 @@ pub(super) fn schedule(_options: &Options) -> Result<Vec<Row>> {
     let m = f64::from(WORKERS);
     let allowed = 4.0 / 3.0 - 1.0 / (3.0 * m);
     Ok(vec![
-        Row::new("schedule's own tests (5,000 drives on a simulated clock, every width from 1 to 5,000)")
-            .measured(format!("{passed} passed"))
-            .gate("all pass", tests.status.success() && passed > 0),
+        Row::new(
+            "5,000 drives on a simulated clock, any width from 1 to 5,000: the schedule's tests",
+        )
+        .measured(format!("{passed} passed"))
+        .gate("all pass", tests.status.success() && passed > 0),
         Row::new(format!(
-            "makespan of {MANY} drives of 1 to 13 s on {WORKERS} workers, against the least there can be"
+            "{MANY} drives of 1 to 13 s, {WORKERS} workers, makespan: the least there can be"
         ))
         .measured(format!("{:.1} s", planned as f64 / 1e3))
         .peer(format!("{:.1} s", bound as f64 / 1e3))
         .ratio(format!("{ratio:.4}"))
-        .gate(format!("LPT bound, {allowed:.3}"), (1.0..=allowed).contains(&ratio)),
+        .gate(
+            format!("LPT bound, {allowed:.3}"),
+            (1.0..=allowed).contains(&ratio),
+        ),
     ])
 }
 

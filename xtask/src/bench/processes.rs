@@ -57,17 +57,17 @@ fn one(options: &Options, case: &Case) -> Result<Row> {
     let width = case.jobs.unwrap_or(64).min(case.controllers);
     let guard = u32::from(seen.abandoned > 0);
     let most = width + seen.abandoned + guard;
-    Ok(Row::new(format!("processes made: {}", case.name))
+    Ok(Row::new(format!("processes: {}", case.name))
         .measured(format!(
-            "{} forks by the kernel's trace; quell: {} workers, {} abandoned",
+            "{} forks traced; quell says {} workers, {} abandoned",
             seen.forks, seen.workers, seen.abandoned
         ))
         .peer(format!(
-            "min(jobs, controllers) {width} + abandoned {} + guard {guard}",
+            "{width} + {} abandoned + {guard} guard",
             seen.abandoned
         ))
         .gate(
-            "no more than that, workers as quell says",
+            "no more, as quell says",
             seen.forks <= most
                 && seen.forks == seen.workers + guard
                 && case.stuck == (seen.abandoned > 0),

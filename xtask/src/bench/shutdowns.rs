@@ -13,13 +13,14 @@ const SLOW: &str = "slow default_ms=3000";
 /// All at once, against the stock kernel's own serial shutdown.
 pub(super) fn slow(options: &Options) -> Result<Vec<Row>> {
     let machine = machine(&options.kernel, CONTROLLERS)?;
-    let variants = [How::Kernel, How::Quell("")];
+    let variants = [How::Kernel, How::Quell(""), How::Shells];
     let taken = rounds("slow", options.rounds(3), &machine, SLOW, &variants)?;
-    let [serial, quell] = taken.as_slice() else {
+    let [serial, quell, shells] = taken.as_slice() else {
         return Ok(Vec::new());
     };
     all_shut(serial)?;
     all_shut(quell)?;
+    all_shut(shells)?;
     let (serial, ours) = (resets(serial), resets(quell));
     let faster = median(&serial) / median(&ours);
     let slowest = median(&ours) / SLOW_S;
@@ -27,21 +28,27 @@ pub(super) fn slow(options: &Options) -> Result<Vec<Row>> {
     let longest: Vec<f64> = quell.iter().map(Shutdown::slowest).collect();
     Ok(vec![
         Row::new(format!(
-            "{CONTROLLERS} controllers x {SLOW_S} s, call to reset, against the kernel's own serial shutdown"
+            "{CONTROLLERS} controllers x {SLOW_S} s: the kernel's own serial shutdown"
         ))
         .measured(seconds(&ours))
         .peer(seconds(&serial))
         .ratio(format!("{faster:.1} times faster"))
         .gate("at least 17 times", faster >= 17.0),
         Row::new(format!(
-            "the same against the time of one controller (quell itself returned after {}; the longest removal took {})",
-            seconds(&returned),
-            seconds(&longest)
+            "the same: one controller's time (quell's end {:.2} s, longest removal {:.2} s)",
+            median(&returned),
+            median(&longest)
         ))
         .measured(seconds(&ours))
         .peer(format!("{SLOW_S:.2} s"))
         .ratio(format!("{slowest:.2}"))
         .gate("at most 1.30 (aim 1.08)", slowest <= 1.3),
+        Row::new(format!(
+            "the same: {CONTROLLERS} shell processes that look at nothing and write to unbind"
+        ))
+        .measured(seconds(&ours))
+        .peer(seconds(&resets(shells)))
+        .ratio(format!("{:.2}", median(&ours) / median(&resets(shells)))),
     ])
 }
 
@@ -61,18 +68,16 @@ pub(super) fn fast(options: &Options) -> Result<Vec<Row>> {
     let (raised, left) = (returned(with), returned(held));
     Ok(vec![
         Row::new(format!(
-            "{CONTROLLERS} fast controllers, call to reset, against the same machine without quell"
+            "{CONTROLLERS} fast controllers: the same machine without quell"
         ))
         .measured(millis(&resets(with)))
         .peer(millis(&resets(without)))
         .ratio(format!("{ratio:.2}"))
         .gate("at most 1.05", ratio <= 1.05),
-        Row::new(format!(
-            "rcu_expedited: quell over {CONTROLLERS} fast controllers with it raised, against the same with it held at 0"
-        ))
-        .measured(millis(&raised))
-        .peer(millis(&left))
-        .ratio(format!("{:.2}", median(&raised) / median(&left))),
+        Row::new("the same, call to quell's end: rcu_expedited held at 0")
+            .measured(millis(&raised))
+            .peer(millis(&left))
+            .ratio(format!("{:.2}", median(&raised) / median(&left))),
     ])
 }
 
@@ -96,16 +101,16 @@ pub(super) fn width(options: &Options) -> Result<Vec<Row>> {
     let given_up: u32 = ours.iter().map(|one| one.given_up).sum();
     Ok(vec![
         Row::new(format!(
-            "{CONTROLLERS} controllers x {SLOW_S} s with jobs={JOBS}, call to reset, against the ideal of eight-wide rounds"
+            "{CONTROLLERS} controllers x {SLOW_S} s, jobs={JOBS}: the ideal of eight-wide rounds"
         ))
         .measured(seconds(&resets(&ours)))
         .peer(format!("{ideal:.2} s"))
         .ratio(format!("{ratio:.2}"))
         .gate("at most 1.20", ratio <= 1.2),
-        Row::new(format!("the same: most in flight, in each run ({given_up} given up)"))
+        Row::new(format!("the same: in flight at most ({given_up} given up)"))
             .measured(most)
             .peer(JOBS.to_string())
-            .gate("never more than 8 and those given up", kept),
+            .gate("8 and those given up", kept),
     ])
 }
 

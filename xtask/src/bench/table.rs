@@ -10,7 +10,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-const HEAD: [&str; 6] = ["figure", "measured", "peer", "ratio", "must reach", ""];
+const HEAD: [&str; 6] = [
+    "figure: its peer",
+    "measured",
+    "peer",
+    "ratio",
+    "must reach",
+    "",
+];
 
 /// One row while the run goes on.
 pub(super) fn line(row: &Row) -> String {
@@ -76,7 +83,8 @@ Written by `cargo xtask bench`{}; do not edit. {outcome}
 
 {}
 Times of whole shutdowns are the VM kernel's own, from the line logged just before the call to its `reboot: Restarting
-system`; medians, with the least and the greatest. A figure and its peer are measured in alternating rounds of one run.
+system`, unless something else is said; medians, with the least and the greatest. A figure and its peer (what stands
+behind the colon) are measured in alternating rounds of one run. Forks are counted by the kernel's own trace.
 ",
         options
             .rounds
