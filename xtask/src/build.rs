@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-pub(crate) use cargo::{cargo, root};
+pub(crate) use cargo::{cargo, root, target_dir};
 pub(crate) use toolchain::{Std, components, has_std_source, rustup_target};
 
 /// What is built.

@@ -32,7 +32,7 @@ pub(super) fn with(program: PathBuf) -> Command {
 }
 
 /// Where cargo puts what it builds, whatever the environment and the user's configuration say.
-pub(super) fn target_dir() -> Result<PathBuf> {
+pub(crate) fn target_dir() -> Result<PathBuf> {
     let out = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .stderr(Stdio::inherit())

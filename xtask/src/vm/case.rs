@@ -27,7 +27,7 @@ pub(crate) struct Case {
     /// Seconds for each boot.
     #[serde(default = "default_timeout")]
     timeout: u64,
-    /// How the last boot must end (the others too, unless `ends` says otherwise).
+    /// How every boot must end.
     #[serde(default)]
     pub(crate) end: End,
     /// One boot's script.

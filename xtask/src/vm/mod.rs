@@ -1,8 +1,8 @@
 //! The VM bench: stock kernels in QEMU with as many NVMe controllers as a case asks for.
 //!
 //! `case` says what a file may hold, `machine` what a VM is made of, `initramfs` what it boots into, `qemu` runs it,
-//! `console` reads what it said and `checks` judges that. The test module in `tests/slow_nvme` is the ground truth for how
-//! many controllers were in flight.
+//! `console` reads what it said and `checks` judges that; `stale` ends what a run that was killed has left. The test module
+//! in `tests/slow_nvme` is the ground truth for how many controllers were in flight.
 
 mod case;
 mod checks;
@@ -12,11 +12,13 @@ mod machine;
 mod qemu;
 #[cfg(test)]
 mod shell;
+mod stale;
 
 use crate::setup::KERNELS;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub(crate) use case::Case;
@@ -112,8 +114,17 @@ pub(crate) fn raw(line: &Line) -> String {
     }
 }
 
+/// Cargo's target folder: where logs and the like go.
 pub(crate) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        crate::build::target_dir().unwrap_or_else(|error| {
+            // Logs are no reason to fail.
+            eprintln!("vm: {error:#}");
+            root().join("target")
+        })
+    })
+    .clone()
 }
 
 /// `cargo xtask vm [--kernel 6.1|6.12] CASE...` and `cargo xtask vm --list`.

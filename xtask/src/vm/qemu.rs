@@ -1,6 +1,7 @@
 //! Runs QEMU to the end of a boot: the console read line by line, the way it ended told by QMP.
 
 use super::console::{Event, Line};
+use super::stale::PidFile;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -71,6 +72,7 @@ pub(crate) fn run(
 ) -> Result<Boot> {
     let start = Instant::now();
     let socket = dir.join("qmp");
+    let pid = PidFile::new()?;
     let listener = UnixListener::bind(&socket).context("cannot make QEMU's control socket")?;
     let child = Command::new("qemu-system-x86_64")
         .args(arguments)
@@ -83,6 +85,7 @@ pub(crate) fn run(
             "chardev:console",
         ])
         .args(["-qmp", &format!("unix:{}", socket.display())])
+        .args(["-pidfile", &pid.path().display().to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(fs_err(dir)?)
