@@ -44,7 +44,8 @@ impl Board {
         for span in &shutdown.spans {
             self.set(&span.address, State::Done(span.begin, span.end));
         }
-        self.reset = Some(shutdown.reset);
+        // To the tenth that is shown, so that what is saved is the difference of the two that stand beside it.
+        self.reset = Some((shutdown.reset * 10.0).round() / 10.0);
         self
     }
 
