@@ -146,10 +146,17 @@ impl Machine {
         self.file("case/bin/quell", binary, 0o755)
     }
 
-    /// Boots once, runs `script`, hands each console line to `on_line` as it comes.
+    /// Boots once, runs `script`, hands each console line to `on_line` as it comes. Where the emulator goes wrong, once more.
     pub(crate) fn boot_once(&self, script: &str, on_line: &mut dyn FnMut(&Line)) -> Result<Boot> {
-        let disks = tempfile::tempdir().context("no temporary folder for disks")?;
-        self.boot(disks.path(), script, on_line)
+        let mut attempt = 1;
+        loop {
+            let disks = tempfile::tempdir().context("no temporary folder for disks")?;
+            let boot = self.boot(disks.path(), script, on_line)?;
+            if attempt == qemu::ATTEMPTS || !boot.is_emulators_fault() {
+                return Ok(boot);
+            }
+            attempt += 1;
+        }
     }
 
     /// As `boot_once`, with the disks in `disks`: made where they are not there, kept for the next boot.

@@ -61,16 +61,15 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
     if case.quell {
         machine = machine.quell(&crate::build::quell()?);
     }
-    let disks = tempfile::tempdir()?;
-    let mut boots = Vec::new();
-    for script in case.scripts() {
-        let mut show = |line: &Line| {
-            if live {
-                println!("{:7.2} {}", line.wall.as_secs_f64(), raw(line));
-            }
-        };
-        boots.push(machine.boot(disks.path(), script, &mut show)?);
-    }
+    let mut attempt = 1;
+    let boots = loop {
+        let boots = boots(case, &machine, live)?;
+        if attempt == qemu::ATTEMPTS || !boots.iter().any(Boot::is_emulators_fault) {
+            break boots;
+        }
+        eprintln!("vm: the emulator itself went wrong (int3), so once more");
+        attempt += 1;
+    };
     let failures = checks::failures(case, &boots);
     let lines: Vec<String> = boots
         .iter()
@@ -107,6 +106,22 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
+/// All boots of a case, from empty disks.
+fn boots(case: &Case, machine: &Machine, live: bool) -> Result<Vec<Boot>> {
+    let disks = tempfile::tempdir()?;
+    let mut boots = Vec::new();
+    for script in case.scripts() {
+        let mut show = |line: &Line| {
+            if live {
+                println!("{:7.2} {}", line.wall.as_secs_f64(), raw(line));
+            }
+        };
+        boots.push(machine.boot(disks.path(), script, &mut show)?);
+    }
+    Ok(boots)
+}
+
+/// A line as it stood on the console.
 pub(crate) fn raw(line: &Line) -> String {
     match line.time {
         Some(time) => format!("[{time:12.6}] {}", line.text),
