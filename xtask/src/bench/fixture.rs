@@ -27,7 +27,12 @@ pub(super) fn machine(root: &Path, controllers: u32) -> Result<()> {
         fs::create_dir_all(path.parent().context("a link lies in a folder")?)?;
         symlink(to, &path).with_context(|| format!("cannot make {}", path.display()))
     };
-    put("proc/self/mountinfo".to_owned(), "")?;
+    // A machine without any mount is none that can be believed.
+    put(
+        "proc/self/mountinfo".to_owned(),
+        "22 1 0:21 / / rw - rootfs rootfs rw\n",
+    )?;
+    put("dev/kmsg".to_owned(), "")?;
     put(
         "proc/swaps".to_owned(),
         "Filename Type Size Used Priority\n",

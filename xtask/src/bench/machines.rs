@@ -2,10 +2,9 @@
 
 use super::timing::{Shutdown, range};
 use crate::build;
-use crate::vm::{Machine, raw, target_dir};
+use crate::vm::{Boot, Machine, raw, target_dir};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 /// Controllers in every VM here.
@@ -63,12 +62,20 @@ pub(crate) fn machine(kernel: &str, controllers: u32) -> Result<Machine> {
 }
 
 /// Boots `machine` once, keeps its console, and reads what its shutdown took.
-fn shutdown(machine: &Machine, before: &str, how: How, console: &Path) -> Result<Shutdown> {
+fn shutdown(machine: &Machine, before: &str, how: How, console: &str) -> Result<Shutdown> {
     let script = script(CONTROLLERS, before, how);
     let boot = machine.boot_once(&script, &mut |_| {})?;
+    keep(&boot, console)?;
+    Shutdown::of(&boot).with_context(|| format!("{how:?}, console target/bench/{console}.log"))
+}
+
+/// Keeps a boot's console in target/bench.
+pub(crate) fn keep(boot: &Boot, name: &str) -> Result<()> {
+    let dir = target_dir().join("bench");
+    fs::create_dir_all(&dir)?;
     let lines: Vec<String> = boot.lines.iter().map(raw).collect();
-    fs::write(console, lines.join("\n") + "\n")?;
-    Shutdown::of(&boot).with_context(|| format!("{how:?}, console {}", console.display()))
+    fs::write(dir.join(format!("{name}.log")), lines.join("\n") + "\n")?;
+    Ok(())
 }
 
 /// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike; another one goes
@@ -80,8 +87,6 @@ pub(crate) fn rounds(
     before: &str,
     variants: &[How],
 ) -> Result<Vec<Vec<Shutdown>>> {
-    let dir = target_dir().join("bench");
-    fs::create_dir_all(&dir)?;
     let mut all = vec![Vec::new(); variants.len()];
     for round in 1..=rounds {
         let mut turns: Vec<(usize, (&How, &mut Vec<Shutdown>))> =
@@ -89,7 +94,7 @@ pub(crate) fn rounds(
         let first = (round - 1) % turns.len();
         turns.rotate_left(first);
         for (n, (how, taken)) in turns {
-            let console = dir.join(format!("{name}-{round}-{}.log", n + 1));
+            let console = format!("{name}-{round}-{}", n + 1);
             let one = shutdown(machine, before, *how, &console)?;
             eprintln!("    round {round} of {rounds}, {how:?}: {}", course(&one));
             taken.push(one);

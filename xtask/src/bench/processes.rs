@@ -1,7 +1,7 @@
 //! How many processes quell makes: as it counts itself, and as the kernel's own trace of every fork does.
 
 use super::Options;
-use super::machines::{CONTROLLERS, machine};
+use super::machines::{CONTROLLERS, keep, machine};
 use super::row::Row;
 use super::timing::given_up;
 use crate::vm::{Boot, Line};
@@ -20,7 +20,7 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        name: "a worker for each controller",
+        name: "all at once",
         controllers: CONTROLLERS,
         jobs: None,
         ms: 500,
@@ -34,7 +34,7 @@ const CASES: &[Case] = &[
         stuck: false,
     },
     Case {
-        name: "jobs=4, 12 controllers, one of them stuck",
+        name: "jobs=4, 12 controllers, one stuck",
         controllers: 12,
         jobs: Some(4),
         // So long that others still wait when the stuck one's place is given away.
@@ -53,6 +53,7 @@ fn one(options: &Options, case: &Case) -> Result<Row> {
         // A stuck controller's place is given away after this and two seconds more.
         .append("nvme_core.shutdown_timeout=2");
     let boot = machine.boot_once(&script(case), &mut |_| {})?;
+    keep(&boot, &format!("processes-{}", case.name))?;
     let seen = Seen::of(&boot)?;
     let width = case.jobs.unwrap_or(64).min(case.controllers);
     let guard = u32::from(seen.abandoned > 0);
