@@ -19,6 +19,7 @@ pub mod command;
 pub mod context;
 pub mod deadline;
 pub mod errno;
+pub mod imsm;
 pub mod json;
 pub mod kmsg;
 pub mod name;

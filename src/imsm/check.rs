@@ -4,9 +4,10 @@
 
 use super::Serial;
 use super::fault::{Allowed, Fault, Found, Place, Unread};
-use super::metadata::{Disk, Map, Metadata, Seat, Volume};
+use super::metadata::{Disk, Metadata};
 use super::ondisk::{self, SIGNATURE};
-use super::words::{Level, MapState, Migration};
+use super::volume::{Map, Seat, Volume};
+use super::words::Level;
 
 /// The chunk in sectors: 4 KiB at least.
 const CHUNK_MIN: u64 = 8;
@@ -68,12 +69,7 @@ pub(super) fn bad_block_log(head: &ondisk::BadBlockLog, size: u64) -> Result<(),
         Allowed::AtMost(most.into()),
     )?;
     let want = size_of::<ondisk::BadBlockLog>() + size_of::<ondisk::BadBlock>() * count as usize;
-    number(
-        Place::Super,
-        "bbm_log_size",
-        size,
-        Allowed::Is(want as u64),
-    )
+    number(Place::Super, "bbm_log_size", size, Allowed::Is(want as u64))
 }
 
 /// A number against what is allowed.
@@ -180,12 +176,7 @@ fn names(metadata: &Metadata<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn map(
-    metadata: &Metadata<'_>,
-    volume: &Volume<'_>,
-    map: &Map<'_>,
-    at: u8,
-) -> Result<(), Fault> {
+fn map(metadata: &Metadata<'_>, volume: &Volume<'_>, map: &Map<'_>, at: u8) -> Result<(), Fault> {
     let raw = map.raw();
     let place = Place::Map(volume.index, at);
     number(
@@ -195,7 +186,6 @@ fn map(
         Allowed::OneOf(&[0, 1, 5, 10]),
     )?;
     number(place, "map_state", raw.map_state, Allowed::AtMost(3))?;
-    debug_assert!(MapState::of(raw.map_state).is_some());
     let level = map.level();
     // RAID1E and what else is not known may have other rules; it is refused by its attribute.
     if metadata.attributes().unsupported().0 == 0 {
@@ -246,12 +236,7 @@ fn members(place: Place, level: Level, found: u8) -> Result<(), Fault> {
 }
 
 /// Slots name disks of the table, each once.
-fn slots(
-    metadata: &Metadata<'_>,
-    volume: &Volume<'_>,
-    map: &Map<'_>,
-    at: u8,
-) -> Result<(), Fault> {
+fn slots(metadata: &Metadata<'_>, volume: &Volume<'_>, map: &Map<'_>, at: u8) -> Result<(), Fault> {
     let mut taken = [false; 256];
     for (ord, slot) in map.raw_slots().zip(0..) {
         let place = Place::Slot(volume.index, at, slot);
@@ -279,9 +264,7 @@ fn slots(
 /// Every volume ends before the metadata on each of its disks.
 fn room(metadata: &Metadata<'_>) -> Result<(), Fault> {
     // The metadata's own sectors and the migration record's.
-    let tail = metadata
-        .sector()
-        .scale(metadata.blocks() as u64 + 1);
+    let tail = metadata.sector().scale(metadata.blocks() as u64 + 1);
     for volume in metadata.volumes() {
         let map = volume.map();
         let end = map.start().saturating_add(volume.length());
@@ -338,6 +321,3 @@ fn share(a: &Volume<'_>, b: &Volume<'_>) -> bool {
         .slots()
         .any(|seat| of_a.get(usize::from(seat.disk)) == Some(&true))
 }
-
-// Used by the docs of `all`.
-const _: fn(&Volume<'_>) -> Option<Migration> = |volume| volume.migration();

@@ -350,6 +350,10 @@ impl fmt::Display for Attributes {
                 name => f.write_str(name)?,
             }
         }
-        if self.0 == 0 { Ok(()) } else { f.write_str(")") }
+        if self.0 == 0 {
+            Ok(())
+        } else {
+            f.write_str(")")
+        }
     }
 }
