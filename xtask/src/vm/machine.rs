@@ -179,8 +179,14 @@ impl Machine {
     }
 
     fn base(&self, initramfs: &Path) -> Vec<String> {
+        // A case may say it itself, and then only the case does.
+        let devkmsg = if self.append.contains("printk.devkmsg=") {
+            ""
+        } else {
+            " printk.devkmsg=on"
+        };
         let cmdline = format!(
-            "console=ttyS0 loglevel=7 printk.time=1 printk.devkmsg=on panic=-1 oops=panic mitigations=off nokaslr \
+            "console=ttyS0 loglevel=7 printk.time=1{devkmsg} panic=-1 oops=panic mitigations=off nokaslr \
              random.trust_cpu=on tsc=nowatchdog nvme_core.multipath=Y{}",
             self.append
         );
