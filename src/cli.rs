@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use lexopt::{Arg, Parser};
 
+use crate::examine::Subject;
+use crate::imsm::Serial;
 use crate::options::{OptionError, Options, Stage, TABLE};
 use crate::quiesce::Name;
 use crate::text::{Printable, Text};
@@ -35,6 +37,8 @@ pub enum Command {
     },
     /// `status`
     Status,
+    /// `examine DEV...`
+    Examine(Vec<Subject>),
 }
 
 /// What stands on a command line.
@@ -110,6 +114,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     }
     let mut parser = Parser::from_args(argv);
     let mut words: Vec<OsString> = Vec::new();
+    let mut serials: Vec<Serial> = Vec::new();
     let (mut root, mut stage, mut all, mut dry_run, mut json) = (None, None, false, false, false);
     let (mut help, mut version) = (false, false);
     let mut flags: Vec<(String, Option<String>)> = Vec::new();
@@ -128,6 +133,11 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
                     ))
                 })?);
             }
+            Arg::Long("serial") => {
+                let value = parser.value()?;
+                let serial = Serial::of_device(value.as_bytes());
+                serials.push(serial.ok_or_else(|| Usage("--serial=: no serial".into()))?);
+            }
             Arg::Long("all") => all = true,
             Arg::Long("dry-run") => dry_run = true,
             Arg::Long("json") => json = true,
@@ -145,7 +155,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     } else if version {
         Command::Version
     } else {
-        command(&words, all)?
+        command(&words, all, &serials)?
     };
     Ok(Invocation {
         command,
@@ -184,12 +194,15 @@ fn flag(name: &str, value: Option<&OsStr>) -> Result<(String, Option<String>), U
     Ok((name.to_owned(), value.map(str::to_owned)))
 }
 
-fn command(words: &[OsString], all: bool) -> Result<Command, Usage> {
+fn command(words: &[OsString], all: bool, serials: &[Serial]) -> Result<Command, Usage> {
     let Some((first, rest)) = words.split_first() else {
         return Err(Usage("no command given (see --help)".into()));
     };
     if all && first.as_bytes() != b"quiesce" {
         return Err(Usage("--all belongs to quiesce".into()));
+    }
+    if !serials.is_empty() && first.as_bytes() != b"examine" {
+        return Err(Usage("--serial belongs to examine".into()));
     }
     match first.as_bytes() {
         b"quiesce" => {
@@ -233,11 +246,38 @@ fn command(words: &[OsString], all: bool) -> Result<Command, Usage> {
                 Printable(word.as_bytes())
             ))),
         },
+        b"examine" => Ok(Command::Examine(subjects(rest, serials)?)),
         other => Err(Usage(format!(
             "{}: no such command (see --help)",
             Printable(other)
         ))),
     }
+}
+
+/// What `examine` is to look at: the first serial is the first DEV's, and so on.
+fn subjects(words: &[OsString], serials: &[Serial]) -> Result<Vec<Subject>, Usage> {
+    if words.is_empty() {
+        return Err(Usage("examine: which disks or files? Name them".into()));
+    }
+    if serials.len() > words.len() {
+        return Err(Usage("examine: more serials than disks or files".into()));
+    }
+    let mut subjects: Vec<Subject> = Vec::new();
+    let serials = serials.iter().copied().map(Some);
+    for (word, serial) in words.iter().zip(serials.chain(core::iter::repeat(None))) {
+        let shown = Printable(word.as_bytes());
+        let path = word
+            .to_str()
+            .ok_or_else(|| Usage(format!("examine: {shown} is not UTF-8")))?;
+        if subjects.iter().any(|other| other.path == path) {
+            return Err(Usage(format!("examine: {shown} is named twice")));
+        }
+        subjects.push(Subject {
+            path: path.to_owned(),
+            serial,
+        });
+    }
+    Ok(subjects)
 }
 
 fn verb_of(word: &OsStr) -> Text<32> {
@@ -252,11 +292,13 @@ pub fn help() -> String {
     quell quiesce [CTRL...|--all] [--dry-run] [--json]     CTRL: nvme3, /dev/nvme3, 0000:05:00.0
     quell shutdown VERB [--stage=S] [--dry-run] [--json]   VERB: reboot poweroff halt kexec
     quell status [--json]
+    quell examine DEV... [--serial=S]... [--json]          DEV: a disk, or a file with the end of one
     quell --help | --version
 
 --dry-run     print the plan and do nothing
 --json        one JSON object on standard output, its first key \"schema\": 1
 --stage=S     who calls: initrd, systemd-shutdown, exitrd or person; found out where it is not given
+--serial=S    examine: the serial of the first DEV (again: of the second, ...), which files do not tell
 --root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
 
 Options, each also quell.NAME= on the kernel command line (and rd.quell.NAME= there for the initrd and exitrd):
@@ -270,7 +312,8 @@ Options, each also quell.NAME= on the kernel command line (and rd.quell.NAME= th
     }
     text += "
 Exit status: 0 all done, or nothing to do; 1 something was left undone, the lines say what; 2 not understood, nothing was
-touched; 3 a mechanism or privilege is missing. status: 1 if the next shutdown will not be helped.
+touched; 3 a mechanism or privilege is missing. status: 1 if the next shutdown will not be helped. examine: 1 if a DEV has no
+IMSM metadata, or corrupt, or a volume would be refused; 3 if one cannot be read.
 ";
     text
 }

@@ -12,7 +12,7 @@ use crate::options::{Options, Stage};
 use crate::quiesce::{self, Which};
 use crate::sys::proc::{self, Signals};
 use crate::sys::{Root, out};
-use crate::{kmsg, shutdown, stage, status};
+use crate::{examine, kmsg, shutdown, stage, status};
 
 /// The root lives as long as the process: the log writes through it.
 static ROOT: OnceLock<Root> = OnceLock::new();
@@ -72,6 +72,10 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     for warning in &warnings {
         warn!("{warning}");
     }
+    // Files and disks that are named are read everywhere, with or without /sys.
+    if let Command::Examine(subjects) = &invocation.command {
+        return examine::run(root, subjects, invocation.json);
+    }
     let status = matches!(invocation.command, Command::Status);
     let mut context = Context {
         command: match invocation.command {
@@ -102,8 +106,8 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
         Command::Shutdown { verb } => shut_down(&mut context, verb.as_str(), given.is_some()),
         Command::Status => status::run(&context),
-        // Printed before there was a machine to look at.
-        Command::Help | Command::Version => Exit::Done,
+        // Done before there was a machine to look at.
+        Command::Examine(_) | Command::Help | Command::Version => Exit::Done,
     }
 }
 

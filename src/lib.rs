@@ -7,6 +7,7 @@
 //!   how many at once, and which is next.
 //! * [`stage`]: where quell runs, for what, and until when ([`deadline`]).
 //! * [`quiesce`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and reports.
+//! * [`imsm`]: Intel RAID metadata, from bytes to what md must be told, pure; [`examine`] shows it.
 //! * [`pool`]: forked workers, for all that may block.
 //! * [`sys`]: the only room with kernel files; [`name`] takes the kernel's names apart.
 //! * [`kmsg`], [`json`], [`text`] and [`errno`]: how what was found and done is told.
@@ -19,6 +20,7 @@ pub mod command;
 pub mod context;
 pub mod deadline;
 pub mod errno;
+pub mod examine;
 pub mod imsm;
 pub mod json;
 pub mod kmsg;

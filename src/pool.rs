@@ -45,6 +45,10 @@ pub trait Foreman {
     /// Writes the order for a job, for [`Crew::work`]; returns its length. It must say all that the job needs: a worker
     /// knows nothing that was learnt after it was made.
     fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize;
+    /// True if jobs wait, now or later: then a worker that has nothing to do is kept.
+    fn more(&self) -> bool {
+        true
+    }
     /// True if another job could start were this one's place given away.
     fn blocks_others(&self, job: u32) -> bool;
     /// How long the job may take.
@@ -186,6 +190,17 @@ impl<'a> Pool<'a> {
             .iter()
             .filter(|w| w.phase == self.phase)
             .filter_map(|w| w.state.job())
+    }
+
+    /// Hands out the foreman's first jobs and does not wait for them: [`run`](Self::run) does, in the same phase.
+    pub fn begin(&mut self, foreman: &mut dyn Foreman) {
+        self.hand_out(foreman);
+    }
+
+    /// Makes workers ahead of their jobs, while there is time, until there are `count`. One that cannot be made is missed
+    /// later.
+    pub fn prepare(&mut self, count: usize) {
+        while self.workers.len() < count.min(WIDTH_MAX) && self.fork().is_ok() {}
     }
 
     /// Hands out the foreman's jobs until there are no more, the deadline has come or a signal has.
@@ -411,8 +426,10 @@ impl<'a> Pool<'a> {
                             if current {
                                 foreman.done(job, false);
                             }
-                            if !had_place {
-                                // Its place is another's: it is one too many.
+                            // Its place may be another's by now. And when nothing waits any more a worker goes while
+                            // the others still work, so that at the end there are not all of them to be waited for; one
+                            // stays for what comes late.
+                            if !had_place || (!foreman.more() && self.workers.len() > 1) {
                                 return self.bury(at);
                             }
                         }

@@ -69,6 +69,8 @@ struct Run<'a> {
     tally: Tally,
     /// Jobs were started, so this is the middle of the work and not the choice whether to begin it.
     begun: bool,
+    /// Another pass follows this one.
+    more_to_come: bool,
     /// Why the run was over before its end.
     cut: Option<Ended>,
     /// The kernel's log could not be read, or not all of it: said once.
@@ -111,14 +113,19 @@ impl<'a> Run<'a> {
             },
             tally: Tally::default(),
             begun: false,
+            more_to_come: false,
             cut: None,
             deaf_said: false,
             start_ms: now_ms(),
         }
     }
 
-    /// Reads the controllers from this instance on; returns where the next pass starts.
+    /// Reads the controllers from this instance on; returns where the next pass starts. Who uses them is looked for beside.
     fn scan(&mut self, from: u32) -> Result<Option<u32>, Exit> {
+        let mut any = false;
+        if nvme::instances(self.context.root, |_| any = true).is_ok() && any {
+            self.ask_for_users();
+        }
         self.plan
             .inventory
             .scan(self.context.root, from)
@@ -161,6 +168,7 @@ impl<'a> Run<'a> {
         let mut few_is_fine = first.is_some();
         let mut next = Some(first);
         while let Some(further) = next.take() {
+            self.more_to_come = further.is_some();
             self.pass(selection, few_is_fine, &mut output);
             few_is_fine = true;
             next = self.next_scan(further);
@@ -174,6 +182,7 @@ impl<'a> Run<'a> {
     /// Reads what the next pass is about, if there is one.
     fn next_scan(&mut self, further: Option<u32>) -> Option<Option<u32>> {
         let from = further.filter(|_| self.cut.is_none())?;
+        self.ask_for_users();
         match self.plan.inventory.scan(self.context.root, from) {
             Ok(after) => Some(after),
             Err(errno) => {
@@ -269,6 +278,7 @@ impl<'a> Run<'a> {
             complaints: heapless::Vec::new(),
             fit: self.context.fit.then_some(self.context.deadline),
             guard_s,
+            more_to_come: self.more_to_come,
         };
         let ended = self.pool.run(
             &mut carrying,

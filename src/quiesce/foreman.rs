@@ -27,6 +27,8 @@ pub(super) struct Carrying<'a> {
     pub(super) fit: Option<Deadline>,
     /// The guard's time, for the words about an abandoned job; none where there is no guard.
     pub(super) guard_s: Option<u32>,
+    /// Another plan will be carried out after this one.
+    pub(super) more_to_come: bool,
 }
 
 impl Carrying<'_> {
@@ -174,6 +176,10 @@ impl Foreman for Carrying<'_> {
 
     fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize {
         self.plan.order(job, order)
+    }
+
+    fn more(&self) -> bool {
+        self.more_to_come || self.schedule.waiting() > 0
     }
 
     fn blocks_others(&self, job: u32) -> bool {

@@ -35,7 +35,10 @@ impl Run<'_> {
             return self.plan.judge_all(selection, &self.policy, few_is_fine);
         }
         let known = match claims::mark(self.context.root, &mut self.plan.inventory) {
-            Ok(()) => self.users(),
+            Ok(()) => {
+                self.prepare(selection, few_is_fine);
+                self.users()
+            }
             Err(unknown) => {
                 error!("{unknown}; nothing is done");
                 false
@@ -61,13 +64,31 @@ impl Run<'_> {
         todo > options.jobs_total(todo) || todo > options.width_of(Class::Nvme)
     }
 
-    /// Marks what a process has open. False if that cannot be known.
-    fn users(&mut self) -> bool {
+    /// Has a worker look at the processes, which takes it a while: meanwhile the controllers are read.
+    pub(super) fn ask_for_users(&mut self) {
         self.pool.next_phase(1);
-        let mut asking = Asking {
-            inventory: &mut self.plan.inventory,
+        self.pool.begin(&mut Asking {
+            inventory: None,
             complete: false,
             asked: false,
+        });
+    }
+
+    /// Makes the workers while one looks at the processes: most of what can be done by what is known will be done.
+    fn prepare(&mut self, selection: Selection<'_>, few_is_fine: bool) {
+        if !self.context.dry_run {
+            self.plan.judge_all(selection, &self.policy, few_is_fine);
+            self.pool
+                .prepare(self.context.options.jobs_total(self.plan.todo()));
+        }
+    }
+
+    /// Marks what a process has open. False if that cannot be known.
+    fn users(&mut self) -> bool {
+        let mut asking = Asking {
+            inventory: Some(&mut self.plan.inventory),
+            complete: false,
+            asked: true,
         };
         let deadline = self
             .context
@@ -127,7 +148,8 @@ const UNBOUNDED: Bounds = Bounds {
 
 /// The one job of finding the users.
 struct Asking<'a> {
-    inventory: &'a mut Inventory,
+    /// Where it is marked; none before there is one, when nobody is listened to yet.
+    inventory: Option<&'a mut Inventory>,
     asked: bool,
     complete: bool,
 }
@@ -171,11 +193,12 @@ impl Foreman for Asking<'_> {
             head: u32::from_le_bytes(*head),
         };
         let who = Printable(text);
+        let Some(inventory) = &mut self.inventory else {
+            return;
+        };
         match *tag {
-            USES_CONTROLLER => self
-                .inventory
-                .hold_controller(key.instance, format_args!("{who}")),
-            USES_NAMESPACE => self.inventory.hold(key, format_args!("{who}")),
+            USES_CONTROLLER => inventory.hold_controller(key.instance, format_args!("{who}")),
+            USES_NAMESPACE => inventory.hold(key, format_args!("{who}")),
             _ => {}
         }
     }

@@ -11,6 +11,7 @@
 //! | [`proc`] | pid 1's command line, containers, kdump, signals |
 //! | [`memory`] | /proc/self/maps: memory locks |
 //! | [`kmsg`] | the kernel's log, read |
+//! | [`tail`] | the end of a disk or file, read; a disk's size, sectors and serial |
 //! | [`out`] | standard output and error |
 
 pub mod block;
@@ -22,6 +23,7 @@ pub mod nvme;
 pub mod out;
 pub mod pci;
 pub mod proc;
+pub mod tail;
 pub mod users;
 
 use core::mem::MaybeUninit;

@@ -256,25 +256,23 @@ impl Inventory {
             };
             let dir = path!("/sys/class/nvme-subsystem/nvme-subsys{number}");
             let (mut ours, mut full) = (false, false);
-            // Heads are read in a second walk, and only for controllers of this pass.
-            let _ = root.entries(dir.as_str(), |entry| {
-                if let Some(at) = name::controller(entry).and_then(|n| {
-                    self.controllers
-                        .binary_search_by_key(&n, |c| c.instance)
-                        .ok()
-                }) && let Some(c) = self.controllers.get_mut(at)
-                {
+            let before = self.namespaces.len();
+            let read = root.entries(dir.as_str(), |entry| {
+                if let Some(key) = name::namespace(entry) {
+                    let head = namespace(root, dir.as_str(), key, Owner::Subsystem(number));
+                    full |= self.namespaces.push(head).is_err();
+                } else if let Some(c) = name::controller(entry).and_then(|n| self.by_instance(n)) {
                     c.subsystem = Subsystem::Shared(number);
                     ours = true;
                 }
                 true
             });
-            if ours {
-                let read = heads(root, number, |ns| full |= self.namespaces.push(ns).is_err());
-                if full || read.is_err() {
-                    for c in &mut self.controllers {
-                        c.unread |= c.subsystem == Subsystem::Shared(number);
-                    }
+            if !ours {
+                // Another pass's: its heads make room.
+                self.namespaces.truncate(before);
+            } else if full || read.is_err() {
+                for c in &mut self.controllers {
+                    c.unread |= c.subsystem == Subsystem::Shared(number);
                 }
             }
             true
@@ -283,6 +281,14 @@ impl Inventory {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
+    }
+
+    /// While the controllers are sorted by instance: the one that has it.
+    fn by_instance(&mut self, instance: u32) -> Option<&mut Controller> {
+        let at = self
+            .controllers
+            .binary_search_by_key(&instance, |c| c.instance);
+        self.controllers.get_mut(at.ok()?)
     }
 
     /// Reads the namespaces that stand below their one controller.
@@ -388,22 +394,22 @@ fn namespaces_in(
 ) -> Result<(), Errno> {
     root.entries(dir, |entry| {
         if let Some(key) = name::namespace(entry) {
-            let mut buf = [0; 32];
-            // One that goes while we look has no number: the open will say so, if it is still asked for.
-            let dev = root
-                .read(path!("{dir}/{key}/dev").as_str(), &mut buf)
-                .ok()
-                .and_then(Dev::parse)
-                .unwrap_or_default();
-            each(Namespace {
-                key,
-                dev,
-                owner,
-                holder: None,
-            });
+            each(namespace(root, dir, key, owner));
         }
         true
     })
+}
+
+/// Reads one namespace. One that goes meanwhile has no number: the open will say so, if it is still asked for.
+fn namespace(root: &Root, dir: &str, key: Key, owner: Owner) -> Namespace {
+    let mut buf = [0; 32];
+    let dev = root.read(path!("{dir}/{key}/dev").as_str(), &mut buf);
+    Namespace {
+        key,
+        dev: dev.ok().and_then(Dev::parse).unwrap_or_default(),
+        owner,
+        holder: None,
+    }
 }
 
 /// Calls `each` with the instance of every controller there is.
