@@ -269,6 +269,11 @@ fn subjects(words: &[OsString], serials: &[Serial]) -> Result<Vec<Subject>, Usag
         let path = word
             .to_str()
             .ok_or_else(|| Usage(format!("examine: {shown} is not UTF-8")))?;
+        if path.contains(char::is_control) {
+            return Err(Usage(format!(
+                "examine: {shown} has control characters in it"
+            )));
+        }
         if subjects.iter().any(|other| other.path == path) {
             return Err(Usage(format!("examine: {shown} is named twice")));
         }

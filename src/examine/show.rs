@@ -2,10 +2,11 @@
 
 use core::fmt;
 
-use super::{Disk, Looked};
+use super::{Disk, Looked, Nothing};
 use crate::imsm::volume::Map;
 use crate::imsm::{
-    Container, Found, Lack, Metadata, Migration, Plan, SlotState, Standing, Uuid, Verdict, Volume,
+    Container, Found, Lack, Metadata, Migration, Plan, Serial, SlotState, Standing, Uuid, Verdict,
+    Volume,
 };
 use crate::sys::out;
 use crate::text::{Printable, Text};
@@ -15,6 +16,8 @@ pub(super) fn write(all: &[Looked<'_>], found: Found<'_, '_>) {
     for looked in all {
         match &looked.disk {
             Ok(disk) => self::disk(disk),
+            // Said already, as an error.
+            Err(Nothing::Unreadable(_)) => {}
             Err(nothing) => line(format_args!("{}: {nothing}", looked.name)),
         }
     }
@@ -38,8 +41,17 @@ impl fmt::Display for Size {
             2_097_152..2_147_483_648 => (2_097_152, "GiB"),
             _ => (2_147_483_648, "TiB"),
         };
-        let tenths = u128::from(self.0) * 10 / unit;
+        let tenths = (u128::from(self.0) * 10 + unit / 2) / unit;
         write!(f, "{}.{} {name}", tenths / 10, tenths % 10)
+    }
+}
+
+/// A serial that takes the width it is given.
+struct Wide(Serial);
+
+impl fmt::Display for Wide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Text::<64>::of(format_args!("{}", self.0)).as_str())
     }
 }
 
@@ -98,7 +110,7 @@ fn disk(disk: &Disk<'_>) {
         m.attributes()
     ));
     line(format_args!(
-        "    metadata    {} bytes in {} sectors of {}, checksum {:08x} is right",
+        "    metadata    {} bytes ({} x {}), checksum {:08x} is right",
         m.size(),
         m.blocks(),
         m.sector().bytes(),
@@ -107,9 +119,9 @@ fn disk(disk: &Disk<'_>) {
     for entry in m.disks() {
         let this = Some(entry.serial) == disk.serial;
         line(format_args!(
-            "    disk {:<7}{} {}, {} sectors ({}), {} kept free{}",
+            "    disk {:<7}{:<16} {}, {} sectors ({}), {} kept free{}",
             entry.index,
-            entry.serial,
+            Wide(entry.serial),
             entry.state(),
             entry.sectors,
             Size(entry.sectors),
@@ -253,11 +265,11 @@ fn container(container: &Container<'_, '_>) {
             Standing::Lagging(_) => "not trusted: its copy is of another generation",
             Standing::Stale => "stale: not in the table",
         };
-        let (serial, name) = (member.serial, member.name);
+        let (serial, name) = (Wide(member.serial), member.name);
         line(format_args!("    {serial:<16} {standing} ({name})"));
     }
     for disk in container.missing() {
-        line(format_args!("    {:<16} missing", disk.serial));
+        line(format_args!("    {:<16} missing", Wide(disk.serial)));
     }
     for plan in container.plans() {
         self::plan(&plan);
@@ -309,7 +321,7 @@ fn plan(plan: &Plan<'_>) {
         };
         line(format_args!(
             "        slot {n:<3} {:<16} {}{from}{}{}",
-            slot.serial,
+            Wide(slot.serial),
             slot.state.name(),
             if slot.name.is_some() { "  " } else { "" },
             slot.name.unwrap_or_default()

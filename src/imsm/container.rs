@@ -74,7 +74,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Its copy is the newer, or as new and to be preferred for no reason but that there is an order.
+    /// The greatest is the copy that counts; the first in order of several.
     fn rank(&self) -> (bool, u32, u32) {
         (
             self.is_configured(),
@@ -162,7 +162,7 @@ impl<'s, 'a> Container<'s, 'a> {
     fn of(members: &'s [Member<'a>], all: &'s [Member<'a>]) -> Option<Self> {
         let mut container = Self {
             members,
-            winner: members.iter().max_by_key(|m| m.rank())?,
+            winner: members.iter().rev().max_by_key(|m| m.rank())?,
             refusal: None,
             seats: [0; 256],
         };
@@ -371,7 +371,12 @@ fn winner<'s, 'a>(members: &'s [Member<'a>]) -> Result<&'s Member<'a>, Why<'s>> 
 
 /// The copy that counts within a family.
 fn newest<'s, 'a>(members: &'s [Member<'a>], family: u32) -> Result<&'s Member<'a>, Why<'s>> {
-    let of_family = || members.iter().filter(|m| m.metadata.family() == family);
+    let of_family = || {
+        members
+            .iter()
+            .rev()
+            .filter(|m| m.metadata.family() == family)
+    };
     let none = Carried { family, name: "" };
     let best = of_family()
         .max_by_key(|m| m.rank())

@@ -178,8 +178,9 @@ impl<'s> Plan<'s> {
         }
         let short =
             |wanted: &dyn Fn(SlotState) -> bool| self.slots_that(wanted).count() < self.slots.len();
-        let closed = self.geometry.ppl.is_some() || self.geometry.level != Level::Raid5;
-        if !closed && self.resync_start.is_some() && short(&here) {
+        let unsure = self.resync_start.is_some() || self.migration == Some(Migration::Repair);
+        let hole = self.geometry.ppl.is_none() && self.geometry.level == Level::Raid5;
+        if hole && unsure && short(&here) {
             // A disk that is awaited may make it whole.
             return if !short(&awaited) {
                 Verdict::Incomplete(Lack::AllWhileDirty)

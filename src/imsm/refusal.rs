@@ -97,7 +97,8 @@ pub enum Why<'s> {
     Hidden(u32),
     /// More disks have failed than the level can lose.
     Failed,
-    /// RAID 5 that is degraded and was being written: parity may be wrong where a disk is missing.
+    /// RAID 5 that is degraded and was being written, or was in the resync after that: parity may be wrong where a disk is
+    /// missing. (After a clean stop in the midst of that resync mdadm would start it all the same.)
     DirtyDegraded,
     /// The table counts on a member that was not written for two generations or more.
     Lagging {

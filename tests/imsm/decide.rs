@@ -358,6 +358,17 @@ fn a_dirty_volume_is_resynced_where_it_can_be() {
         dirty(i);
     });
     assert_eq!(verdict(&without(images, &["D2"])), "unsafe dirty-degraded");
+    // A clean stop in the midst of the resync that follows: parity is no better.
+    let repair = || {
+        edited("r5", |i| {
+            i.migrate(0, 5, 3);
+        })
+    };
+    assert_eq!(verdict(&repair()), "start");
+    assert_eq!(
+        verdict(&without(repair(), &["D2"])),
+        "incomplete AllWhileDirty"
+    );
     // PPL closes the write hole.
     let images = edited("r5ppl", |i| {
         fail(i, "D2", 0);
