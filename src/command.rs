@@ -38,6 +38,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn print(text: &str) -> Exit {
+    out::patient(true);
     out::write(rustix::stdio::stdout(), text.as_bytes());
     Exit::Done
 }
@@ -77,6 +78,8 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         return examine::run(root, subjects, invocation.json);
     }
     let status = matches!(invocation.command, Command::Status);
+    // Who only wants to know something has time to read it.
+    out::patient(!stage.is_hook() && (status || invocation.dry_run));
     let mut context = Context {
         command: match invocation.command {
             Command::Quiesce { .. } => "quiesce",

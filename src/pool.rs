@@ -59,6 +59,8 @@ pub trait Foreman {
     fn done(&mut self, job: u32, died: bool);
     /// The job runs on, but its place is given away.
     fn abandon(&mut self, job: u32);
+    /// The job was taken and never begun, for want of a worker.
+    fn give_back(&mut self, _job: u32) {}
     /// Called now and then, and whenever something has happened.
     fn tick(&mut self) {}
     /// A file it reads, to be kept open in the guard.
@@ -138,6 +140,8 @@ pub struct Pool<'a> {
     workers: heapless::Vec<Worker, WORKERS>,
     forked: usize,
     abandoned: usize,
+    /// Those of this phase, which alone use up what may be replaced.
+    abandoned_now: usize,
     fork_error: Option<Errno>,
     /// A job that found no worker, since none could be made.
     unplaced: Option<u32>,
@@ -154,6 +158,7 @@ impl<'a> Pool<'a> {
             workers: heapless::Vec::new(),
             forked: 0,
             abandoned: 0,
+            abandoned_now: 0,
             fork_error: None,
             unplaced: None,
             phase: 0,
@@ -170,6 +175,7 @@ impl<'a> Pool<'a> {
         }
         self.phase += 1;
         self.width = width.clamp(1, WIDTH_MAX);
+        self.abandoned_now = 0;
         self.unplaced = None;
         self.fork_error = None;
     }
@@ -205,6 +211,19 @@ impl<'a> Pool<'a> {
 
     /// Hands out the foreman's jobs until there are no more, the deadline has come or a signal has.
     pub fn run(
+        &mut self,
+        foreman: &mut dyn Foreman,
+        deadline: Deadline,
+        signals: Option<&Signals>,
+    ) -> Ended {
+        let ended = self.work(foreman, deadline, signals);
+        if let Some(job) = self.unplaced.take() {
+            foreman.give_back(job);
+        }
+        ended
+    }
+
+    fn work(
         &mut self,
         foreman: &mut dyn Foreman,
         deadline: Deadline,
@@ -320,7 +339,7 @@ impl<'a> Pool<'a> {
                     if held >= bounds.job_ms {
                         worker.state = State::Left { job };
                     } else if held >= bounds.hold_ms
-                        && self.abandoned < most
+                        && self.abandoned_now < most
                         && foreman.blocks_others(job)
                     {
                         worker.state = State::GivenAway { job, since_ms };
@@ -328,6 +347,7 @@ impl<'a> Pool<'a> {
                         continue;
                     }
                     self.abandoned += 1;
+                    self.abandoned_now += 1;
                     foreman.abandon(job);
                 }
                 State::GivenAway { job, since_ms }

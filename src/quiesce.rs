@@ -26,7 +26,7 @@ use crate::errno::Cause;
 use crate::pool::{Ended, Pool};
 use crate::schedule::{Limits, Predicted, Schedule};
 use crate::sys::nvme::{self, CONTROLLERS};
-use crate::sys::{kmsg::Reader, memory, out, proc};
+use crate::sys::{kmsg::Reader, memory, proc};
 
 use crew::Worker;
 use fate::Selection;
@@ -163,7 +163,6 @@ impl<'a> Run<'a> {
                 memory::lock();
             }
         }
-        out::patient(self.context.dry_run);
         let mut output = show::Output::start(self.context);
         let mut few_is_fine = first.is_some();
         let mut next = Some(first);
@@ -233,16 +232,16 @@ impl<'a> Run<'a> {
         if self.cut.is_some() {
             self.plan.start_nothing();
         }
-        report::left(self.plan);
+        self.plan.make_jobs(self.timeouts);
         if self.context.dry_run {
-            self.plan.make_jobs(self.timeouts);
             let limits = self.limits();
             let predicted = self.schedule.predict(&self.plan.items, limits);
             output.predicted(predicted, limits.total.min(self.plan.items.len()));
         } else if self.plan.todo() > 0 {
-            self.plan.make_jobs(self.timeouts);
             self.act();
         }
+        // Said last: a slow console must not keep the drives waiting.
+        report::left(self.plan);
         self.tally.add(self.plan);
         output.controllers(self.plan, self.timeouts);
         self.plan.remember_all();

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use super::{Ended, Foreman, Pool, State, WORKERS, worker};
 use crate::deadline::Deadline;
-use crate::{kmsg, sys};
+use crate::sys::Root;
+use crate::{kmsg, stage, sys};
 
 impl Pool<'_> {
     /// Leaves a process behind that listens to the workers that are still under way, and, if one of them has not
@@ -42,12 +43,10 @@ impl Pool<'_> {
                 }
             }
             let ended = self.run(&mut Listening(foreman), Deadline::in_seconds(seconds), None);
-            if ended == Ended::Deadline {
+            // A machine that is not going down stays up, whatever it was that somebody called by hand.
+            if ended == Ended::Deadline && stage::shutting_down(root) {
                 foreman.last_words(&mut self.unfinished());
-                if !root.is_fixture() {
-                    // If even this fails there is only the hardware watchdog.
-                    let _ = root.write("/proc/sysrq-trigger", b"b");
-                }
+                reset(root);
             }
         })?;
         // What one of two readers hears the other misses: from here on these workers are the guard's alone.
@@ -55,6 +54,19 @@ impl Pool<'_> {
             self.workers.swap_remove(at);
         }
         Ok(())
+    }
+}
+
+/// Resets the machine. What other drives have not written yet gets two seconds, and file systems two to become read-only:
+/// both are done by the kernel's own workers, so a drive that hangs does not hold this up.
+fn reset(root: &Root) {
+    if root.is_fixture() {
+        return;
+    }
+    for (key, seconds) in [(b"s", 2), (b"u", 2), (b"b", 0)] {
+        // If even the last fails there is only the hardware watchdog.
+        let _ = root.write("/proc/sysrq-trigger", key);
+        std::thread::sleep(core::time::Duration::from_secs(seconds));
     }
 }
 

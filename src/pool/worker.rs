@@ -36,6 +36,16 @@ impl Reply {
         self.send(buf.get(..=len).unwrap_or_default());
     }
 
+    /// True if nobody listens any more: neither the main process nor a guard. What has not begun then is not begun.
+    pub fn is_alone(&self) -> bool {
+        let mut none = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(
+            rustix::net::recv(&self.socket, &mut none, flags),
+            Ok((0, _))
+        )
+    }
+
     fn send(&self, bytes: &[u8]) {
         let _ = rustix::io::retry_on_intr(|| {
             rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)

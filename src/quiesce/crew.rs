@@ -2,15 +2,16 @@
 
 use rustix::io::Errno;
 
-use super::order::{End, Order, Said, Step, Target};
+use super::order::{End, Fingerprint, Order, Said, Step, Target};
 use crate::capability::{Action, State};
 use crate::deadline::now_ms;
-use crate::name::Key;
+use crate::name::{Device, Key};
 use crate::path;
 use crate::pool::{Crew, Reply};
+use crate::sys::claims::Unknown;
 use crate::sys::nvme::Subsystem;
 use crate::sys::pci::PciAddress;
-use crate::sys::{Root, block, identify, nvme, users};
+use crate::sys::{Root, block, identify, nvme, pci, targets, users};
 use crate::text::Text;
 
 /// Namespaces of one subsystem that a worker holds at once.
@@ -18,6 +19,8 @@ const HELD: usize = 1024;
 
 /// First byte of the message that ends a look at the processes: it was complete.
 pub(super) const COMPLETE: u8 = b'.';
+/// First byte of the message that says why it cannot be complete.
+pub(super) const UNKNOWN: u8 = b'!';
 /// First byte of a message that names a user of a controller, and one that names a user of a namespace.
 pub(super) const USES_CONTROLLER: u8 = b'c';
 pub(super) const USES_NAMESPACE: u8 = b'n';
@@ -39,7 +42,7 @@ impl Crew for Worker<'_> {
             Some(Order::Quiesce {
                 action,
                 subsystem,
-                namespaces,
+                fingerprint,
                 targets,
             }) => {
                 Quiesce {
@@ -47,7 +50,7 @@ impl Crew for Worker<'_> {
                     reply,
                     action,
                 }
-                .subsystem(subsystem, namespaces, &targets);
+                .subsystem(subsystem, fingerprint, &targets);
             }
             // Only we write orders.
             None => {}
@@ -56,25 +59,39 @@ impl Crew for Worker<'_> {
 }
 
 impl Worker<'_> {
+    /// Says who uses what without having claimed it, that this was all, and, if it gets so far, who has something mapped.
     fn users(&self, main: u32, reply: &Reply) {
-        let own = std::process::id();
-        let complete = users::scan(self.root, &[main, own], |user| {
-            use crate::name::Device;
-            let mut message: heapless::Vec<u8, 120> = heapless::Vec::new();
-            let (tag, key) = match user.device {
-                Device::Controller(instance) => (USES_CONTROLLER, Key { instance, head: 0 }),
-                Device::Namespace(key) => (USES_NAMESPACE, key),
-            };
-            let _ = message.push(tag);
-            let _ = message.extend_from_slice(&key.instance.to_le_bytes());
-            let _ = message.extend_from_slice(&key.head.to_le_bytes());
-            let _ = message.extend_from_slice(user.text.as_str().as_bytes());
-            reply.say(&message);
+        let except = [main, std::process::id()];
+        let mut each = |device: Device, who: core::fmt::Arguments<'_>| say_user(reply, device, who);
+        let unknown = |file| move |errno| Unknown { file, errno };
+        let looked = targets::scan(self.root, &mut each).and_then(|()| {
+            users::scan(self.root, &except, &mut each).map_err(unknown("/proc/*/fd"))
         });
-        if complete.is_ok() {
-            reply.say(&[COMPLETE]);
+        if let Err(unknown) = looked {
+            let mut message: heapless::Vec<u8, 160> = heapless::Vec::new();
+            let _ = message.push(UNKNOWN);
+            let text = Text::<150>::of(format_args!("{unknown}"));
+            let _ = message.extend_from_slice(text.as_str().as_bytes());
+            return reply.say(&message);
         }
+        reply.say(&[COMPLETE]);
+        // Who cannot be looked into for this either was said above.
+        let _ = users::scan_maps(self.root, &except, &mut each);
     }
+}
+
+fn say_user(reply: &Reply, device: Device, who: core::fmt::Arguments<'_>) {
+    let mut message: heapless::Vec<u8, 120> = heapless::Vec::new();
+    let (tag, key) = match device {
+        Device::Controller(instance) => (USES_CONTROLLER, Key { instance, head: 0 }),
+        Device::Namespace(key) => (USES_NAMESPACE, key),
+    };
+    let _ = message.push(tag);
+    let _ = message.extend_from_slice(&key.instance.to_le_bytes());
+    let _ = message.extend_from_slice(&key.head.to_le_bytes());
+    let text = Text::<96>::of(who);
+    let _ = message.extend_from_slice(text.as_str().as_bytes());
+    reply.say(&message);
 }
 
 struct Quiesce<'a> {
@@ -85,7 +102,7 @@ struct Quiesce<'a> {
 
 impl Quiesce<'_> {
     /// Claims and flushes what the subsystem's controllers give access to, and does them while it is held.
-    fn subsystem(&self, subsystem: Subsystem, seen: u32, targets: &[Target]) {
+    fn subsystem(&self, subsystem: Subsystem, seen: Fingerprint, targets: &[Target]) {
         let start = now_ms();
         match self.claim(subsystem, seen, targets) {
             Err(end) => {
@@ -96,7 +113,9 @@ impl Quiesce<'_> {
             Ok(held) => {
                 let mut start = start;
                 for (at, target) in targets.iter().enumerate() {
-                    let end = self.controller(at, target).unwrap_or_else(|end| end);
+                    let end = self
+                        .controller(at, subsystem, target, &held)
+                        .unwrap_or_else(|end| end);
                     self.end(at, end, start);
                     start = now_ms();
                 }
@@ -121,19 +140,19 @@ impl Quiesce<'_> {
     fn claim(
         &self,
         subsystem: Subsystem,
-        seen: u32,
+        seen: Fingerprint,
         targets: &[Target],
     ) -> Result<heapless::Vec<block::Held, HELD>, End> {
         self.at(0, Step::Claim);
         let mut held = heapless::Vec::new();
-        let mut count = 0;
+        let mut found = Fingerprint::default();
         let mut refused = Ok(());
         let listed = nvme::namespaces(
             self.root,
             subsystem,
             targets.iter().map(|t| t.instance),
             |ns| {
-                count += 1;
+                found.add(ns.key);
                 if refused.is_ok() {
                     refused = match block::hold(self.root, &ns) {
                         Ok(one) => held.push(one).map_err(|_| End::Changed),
@@ -153,7 +172,7 @@ impl Quiesce<'_> {
         );
         refused?;
         listed.map_err(|errno| End::Failed(Step::Claim, errno))?;
-        if count > seen {
+        if found != seen {
             return Err(End::Changed);
         }
         self.at(0, Step::Flush);
@@ -182,7 +201,13 @@ impl Quiesce<'_> {
     }
 
     /// Does one controller.
-    fn controller(&self, at: usize, target: &Target) -> Result<End, End> {
+    fn controller(
+        &self,
+        at: usize,
+        subsystem: Subsystem,
+        target: &Target,
+        held: &[block::Held],
+    ) -> Result<End, End> {
         let Target { instance, pci } = *target;
         self.at(at, Step::Prepare);
         if !nvme::is_there(self.root, instance) || nvme::address(self.root, instance) != pci {
@@ -191,6 +216,19 @@ impl Quiesce<'_> {
         match (nvme::state(self.root, instance), self.action) {
             (State::Live, _) | (State::Connecting, Action::Delete) => {}
             (state, _) => return Err(End::NotLive(state)),
+        }
+        // A flush may have taken minutes: what came meanwhile is not held, and nobody knows who uses it.
+        let mut all_held = true;
+        let one = core::iter::once(instance);
+        nvme::namespaces(self.root, subsystem, one, |ns| {
+            all_held &= held.iter().any(|h| h.key() == ns.key);
+        })
+        .map_err(|errno| End::Failed(Step::Prepare, errno))?;
+        if !all_held {
+            return Err(End::Changed);
+        }
+        if self.reply.is_alone() {
+            return Err(End::NotStarted);
         }
         match self.action {
             Action::Unbind => self.unbind(at, instance, pci.ok_or(End::Vanished)?),
@@ -209,13 +247,16 @@ impl Quiesce<'_> {
             // Else it goes to D3cold once its driver has let go, and the kernel's shutdown wakes it again, one by one.
             let _ = self.root.write(power.as_str(), b"on");
         }
+        // A function that does not answer is let go of without a word to the drive, and without one of the driver's.
+        let answers = pci::answers(self.root, pci);
         self.at(at, Step::Act);
         let file = path!("/sys/class/nvme/nvme{instance}/device/driver/unbind");
         let address = Text::<16>::of(format_args!("{pci}"));
-        self.removed(
-            instance,
-            self.root.write(file.as_str(), address.as_str().as_bytes()),
-        )
+        let written = self.root.write(file.as_str(), address.as_str().as_bytes());
+        match self.removed(instance, written) {
+            Ok(End::Gone) if !answers => Ok(End::GoneUntold),
+            other => other,
+        }
     }
 
     fn delete(&self, at: usize, instance: u32) -> Result<End, End> {

@@ -78,6 +78,8 @@ impl Carrying<'_> {
                 Action::Unbind if self.confirmed(instance) => Fate::Quiesced(ms),
                 Action::Unbind => Fate::Unconfirmed(ms),
             },
+            End::GoneUntold => Fate::Unconfirmed(ms),
+            End::NotStarted => Fate::NotStarted,
             End::Busy(key) => match self
                 .plan
                 .inventory
@@ -212,7 +214,7 @@ impl Foreman for Carrying<'_> {
                 if let Some(at) = self.member(job, at) {
                     let fate = self.judge(at, end, ms);
                     self.settle(at, fate);
-                    if !matches!(end, End::Gone | End::Vanished) {
+                    if !matches!(end, End::Gone | End::GoneUntold | End::Vanished) {
                         self.keep_physical(at);
                     }
                 }
@@ -235,6 +237,15 @@ impl Foreman for Carrying<'_> {
             }
         }
         self.schedule.finish(job);
+    }
+
+    fn give_back(&mut self, job: u32) {
+        for at in 0..=u8::MAX {
+            let Some(at) = self.member(job, at) else {
+                break;
+            };
+            self.settle(at, Fate::NotStarted);
+        }
     }
 
     fn abandon(&mut self, job: u32) {

@@ -2,7 +2,7 @@
 
 use log::{debug, error, warn};
 
-use super::crew::{COMPLETE, USES_CONTROLLER, USES_NAMESPACE};
+use super::crew::{COMPLETE, UNKNOWN, USES_CONTROLLER, USES_NAMESPACE};
 use super::fate::{Fate, Selection};
 use super::order::Order;
 use super::{Ended, Run};
@@ -11,10 +11,10 @@ use crate::name::Key;
 use crate::pool::{Bounds, Foreman, MESSAGE};
 use crate::sys::nvme::Inventory;
 use crate::sys::{claims, proc};
-use crate::text::Printable;
+use crate::text::{Printable, Text};
 
-/// The longest a look at the processes may take, in milliseconds. It takes a few microseconds for each open file.
-const USERS_MS: u64 = 10_000;
+/// The longest a look at the users may take, in milliseconds. It takes a few microseconds for each open file.
+const USERS_MS: u64 = 8_000;
 /// The longest the controllers are waited for to say their RTD3E, in milliseconds.
 const IDENTIFY_MS: u64 = 5_000;
 
@@ -71,6 +71,7 @@ impl Run<'_> {
             inventory: None,
             complete: false,
             asked: false,
+            unknown: None,
         });
     }
 
@@ -89,6 +90,7 @@ impl Run<'_> {
             inventory: Some(&mut self.plan.inventory),
             complete: false,
             asked: true,
+            unknown: None,
         };
         let deadline = self
             .context
@@ -97,7 +99,9 @@ impl Run<'_> {
         let ended = self
             .pool
             .run(&mut asking, deadline, self.context.signals.as_ref());
-        let complete = asking.complete;
+        let Asking {
+            complete, unknown, ..
+        } = asking;
         match ended {
             Ended::Signal(_) => self.cut = Some(ended),
             _ if complete => {}
@@ -107,9 +111,12 @@ impl Run<'_> {
                 );
                 return true;
             }
-            _ => error!(
-                "which processes have controllers open cannot be found out (/proc); nothing is done"
-            ),
+            _ => match unknown {
+                Some(why) => error!("{why}; nothing is done"),
+                None => error!(
+                    "cannot tell what is in use, the look at it does not come to its end; nothing is done"
+                ),
+            },
         }
         complete
     }
@@ -152,6 +159,8 @@ struct Asking<'a> {
     inventory: Option<&'a mut Inventory>,
     asked: bool,
     complete: bool,
+    /// Why it cannot be.
+    unknown: Option<Text<150>>,
 }
 
 impl Foreman for Asking<'_> {
@@ -178,9 +187,10 @@ impl Foreman for Asking<'_> {
         let Some((tag, rest)) = message.split_first() else {
             return;
         };
-        if *tag == COMPLETE {
-            self.complete = true;
-            return;
+        match *tag {
+            COMPLETE => self.complete = true,
+            UNKNOWN => self.unknown = Some(Printable(rest).to_text()),
+            _ => {}
         }
         let Some((instance, rest)) = rest.split_first_chunk::<4>() else {
             return;

@@ -31,10 +31,26 @@ pub(super) enum Order {
     Quiesce {
         action: Action,
         subsystem: Subsystem,
-        /// How many namespaces the plan saw: if there are more now, nobody has looked at who uses them.
-        namespaces: u32,
+        /// The namespaces that the plan saw behind these: if there are others now, nobody has looked at who uses them.
+        fingerprint: Fingerprint,
         targets: heapless::Vec<Target, CONTROLLERS>,
     },
+}
+
+/// A set of namespaces as one number, whatever their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fingerprint(pub(super) u64);
+
+impl Fingerprint {
+    /// Adds a namespace.
+    pub(super) fn add(&mut self, key: Key) {
+        // The finaliser of splitmix64: one that goes and one that comes do not cancel out.
+        let mut x = u64::from(key.instance) << 32 | u64::from(key.head);
+        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 = self.0.wrapping_add(x ^ x >> 31);
+    }
 }
 
 /// Where a worker is in its order.
@@ -73,6 +89,10 @@ impl Step {
 pub(super) enum End {
     /// The driver has let go of it.
     Gone,
+    /// The same, but the function did not answer when it was to: nobody told the drive.
+    GoneUntold,
+    /// Quell had gone before this one's turn came.
+    NotStarted,
     /// A namespace is claimed by somebody.
     Busy(Key),
     /// What was written to this namespace could not be committed, so it keeps its controller.
@@ -153,7 +173,7 @@ impl Order {
             Self::Quiesce {
                 action,
                 subsystem,
-                namespaces,
+                fingerprint,
                 targets,
             } => {
                 pen.put(&[match action {
@@ -166,7 +186,7 @@ impl Order {
                 };
                 pen.put(&[shared]);
                 pen.put(&number.to_le_bytes());
-                pen.put(&namespaces.to_le_bytes());
+                pen.put(&fingerprint.0.to_le_bytes());
                 for target in targets {
                     pen.put(&target.instance.to_le_bytes());
                     pen.put(&[u8::from(target.pci.is_some())]);
@@ -203,7 +223,7 @@ impl Order {
         } else {
             Subsystem::Alone(number)
         };
-        let namespaces = eye.number()?;
+        let fingerprint = Fingerprint(u64::from_le_bytes(eye.take()?));
         let mut targets = heapless::Vec::new();
         while let Some(instance) = eye.number() {
             let has_pci = eye.byte()? == 1;
@@ -218,7 +238,7 @@ impl Order {
         Some(Self::Quiesce {
             action,
             subsystem,
-            namespaces,
+            fingerprint,
             targets,
         })
     }
@@ -242,6 +262,8 @@ impl Said {
                     End::Vanished => (7, 0, 0, none),
                     End::Failed(step, errno) => (8, step as u8, errno.raw_os_error(), none),
                     End::StillThere => (9, 0, 0, none),
+                    End::GoneUntold => (10, 0, 0, none),
+                    End::NotStarted => (11, 0, 0, none),
                 };
                 (at, tag, step, errno, key, ms)
             }
@@ -285,6 +307,8 @@ impl Said {
             7 => End::Vanished,
             8 => End::Failed(a_step()?, errno()?),
             9 => End::StillThere,
+            10 => End::GoneUntold,
+            11 => End::NotStarted,
             _ => return None,
         };
         Some(Self::End(at, end, ms))
@@ -319,13 +343,13 @@ mod tests {
             Order::Quiesce {
                 action: Action::Unbind,
                 subsystem: Subsystem::Shared(7),
-                namespaces: 32,
+                fingerprint: Fingerprint(u64::MAX - 3),
                 targets: full,
             },
             Order::Quiesce {
                 action: Action::Delete,
                 subsystem: Subsystem::Alone(9),
-                namespaces: 0,
+                fingerprint: Fingerprint::default(),
                 targets: one,
             },
         ] {
@@ -352,6 +376,8 @@ mod tests {
             Said::End(4, End::Changed, 0),
             Said::End(5, End::Vanished, 0),
             Said::End(6, End::StillThere, u32::MAX),
+            Said::End(7, End::GoneUntold, 1),
+            Said::End(8, End::NotStarted, 1),
         ];
         all.extend(State::ALL.map(|s| Said::End(7, End::NotLive(s), 0)));
         all.extend(Step::ALL.map(|s| Said::End(7, End::Failed(s, Errno::ACCESS), 0)));

@@ -1,7 +1,7 @@
 //! What becomes of each controller, and the jobs that make it so.
 
 use super::fate::{Fate, Selection};
-use super::order::{CONTROLLERS as PER_ORDER, Order, Target};
+use super::order::{CONTROLLERS as PER_ORDER, Fingerprint, Order, Target};
 use crate::capability::{
     Action, CONNECTING_BOUND_MS, Class, FABRICS_PREDICTED_MS, Facts, Left, Policy, hold_bound_ms,
     job_bound_ms, judge, shutdown_bound_ms, too_few,
@@ -18,7 +18,6 @@ pub(super) struct Job {
     start: u16,
     end: u16,
     action: Action,
-    namespaces: u32,
     bounds: Bounds,
 }
 
@@ -227,13 +226,6 @@ impl Plan {
     /// Jobs for the controllers `start..end` that `action` is for. They claim the same namespaces, so if there are
     /// several each waits for the one before.
     fn make_jobs_of(&mut self, start: usize, end: usize, action: Action, timeouts: Timeouts) {
-        let group = self
-            .inventory
-            .controllers()
-            .get(start..end)
-            .unwrap_or_default();
-        let namespaces =
-            u32::try_from(self.inventory.namespaces_of(group).count()).unwrap_or(u32::MAX);
         let mut at = start;
         while at < end {
             let job = self.jobs.len();
@@ -258,7 +250,6 @@ impl Plan {
                 start: u16::try_from(start).unwrap_or(NONE),
                 end: u16::try_from(end).unwrap_or(NONE),
                 action,
-                namespaces,
                 bounds: bounds(action, predicted_ms, count, timeouts),
             });
             let _ = self.items.push(Item {
@@ -308,6 +299,11 @@ impl Plan {
         range.filter(move |at| self.job_of.get(*at).is_some_and(|of| u32::from(*of) == job))
     }
 
+    /// Whether a job was made for the controller at `at`.
+    pub(super) fn has_job(&self, at: usize) -> bool {
+        self.job_of.get(at).is_some_and(|job| *job != NONE)
+    }
+
     fn job(&self, job: u32) -> Option<&Job> {
         self.jobs.get(usize::try_from(job).ok()?)
     }
@@ -336,13 +332,7 @@ impl Plan {
 
     /// Its order.
     pub(super) fn order(&self, job: u32, buf: &mut [u8; MESSAGE]) -> usize {
-        let Some(&Job {
-            start,
-            action,
-            namespaces,
-            ..
-        }) = self.job(job)
-        else {
+        let Some(&Job { start, action, .. }) = self.job(job) else {
             return 0;
         };
         let all = self.inventory.controllers();
@@ -350,16 +340,21 @@ impl Plan {
             return 0;
         };
         let mut targets = heapless::Vec::new();
+        let mut fingerprint = Fingerprint::default();
+        let heads = self.inventory.heads_of(subsystem);
+        heads.iter().for_each(|ns| fingerprint.add(ns.key));
         for c in self.members(job).filter_map(|at| all.get(at)) {
             let _ = targets.push(Target {
                 instance: c.instance,
                 pci: c.pci,
             });
+            let private = self.inventory.private_of(c.instance);
+            private.iter().for_each(|ns| fingerprint.add(ns.key));
         }
         Order::Quiesce {
             action,
             subsystem,
-            namespaces,
+            fingerprint,
             targets,
         }
         .encode(buf)

@@ -137,10 +137,10 @@ pub(super) fn controller(plan: &Plan, at: usize, guard_s: Option<u32>) {
     }
 }
 
-/// Says what became of those that no job was made for.
+/// Says what became of those that no job was made for: the others' lines came as they were done.
 pub(super) fn left(plan: &Plan) {
     for (at, fate) in plan.fates.iter().enumerate() {
-        if !matches!(fate, Fate::Ignored | Fate::Todo(_)) {
+        if !matches!(fate, Fate::Ignored | Fate::Todo(_)) && !plan.has_job(at) {
             controller(plan, at, None);
         }
     }

@@ -1,5 +1,4 @@
-//! Who uses a namespace, as the kernel's files tell it: mounts, swap, holders, and the users that take no claim, so that
-//! an exclusive open would not see them: loop devices and the storage targets.
+//! Who has claimed a namespace, as the kernel's files tell it: mounts, swap, holders, file systems of several devices.
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -11,7 +10,7 @@ use crate::name::{self, Device};
 use crate::path;
 use crate::text::Printable;
 
-/// Marks every namespace (and, for passthru targets, controller) of `inv` that something uses.
+/// Marks every namespace of `inv` that something has claimed.
 ///
 /// An error means that who uses what cannot be known: nothing may be touched then.
 pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
@@ -25,22 +24,6 @@ pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
     })?;
     holders(root, inv).map_err(|errno| Unknown {
         file: "/sys/class/block/*/holders",
-        errno,
-    })?;
-    optional(loops(root, inv)).map_err(|errno| Unknown {
-        file: "/sys/block",
-        errno,
-    })?;
-    optional(nvmet(root, inv)).map_err(|errno| Unknown {
-        file: "/sys/kernel/config/nvmet",
-        errno,
-    })?;
-    optional(lio(root, inv)).map_err(|errno| Unknown {
-        file: "/sys/kernel/config/target",
-        errno,
-    })?;
-    optional(rnbd(root, inv)).map_err(|errno| Unknown {
-        file: "/sys/class/rnbd-server",
         errno,
     })?;
     optional(btrfs(root, inv)).map_err(|errno| Unknown {
@@ -74,7 +57,7 @@ impl core::fmt::Display for Unknown {
 }
 
 /// A feature that is not there has no users.
-fn optional(result: Result<(), Errno>) -> Result<(), Errno> {
+pub(super) fn optional(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
         other => other,
@@ -115,7 +98,7 @@ fn mount(root: &Root, inv: &mut Inventory, line: &[u8]) -> Option<()> {
 }
 
 /// A device as it was found, with the name it was found by.
-type Found = (Device, crate::text::Text<40>);
+pub(super) type Found = (Device, crate::text::Text<40>);
 
 fn found(device: Device, name: &[u8]) -> Found {
     (
@@ -141,7 +124,7 @@ pub(super) fn device_of(root: &Root, kind: &str, dev: Dev) -> Option<Found> {
 
 /// The NVMe device that a path which the kernel keeps (loop, targets) leads to: by name, or by what its node is.
 /// Only nodes below /dev are looked at: any other path may lie on a file system that does not answer.
-fn device_at(root: &Root, path: &[u8]) -> Option<Found> {
+pub(super) fn device_at(root: &Root, path: &[u8]) -> Option<Found> {
     if let Some(found) = by_name(path) {
         return Some(found);
     }
@@ -216,95 +199,6 @@ fn holders_of(
             Err(_) => inv.hold(key, format_args!("{part} in {shown}")),
         }
         false
-    })
-}
-
-/// Documentation/ABI/testing/sysfs-block-loop: loop/backing_file.
-fn loops(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    root.entries("/sys/block", |entry| {
-        if entry.starts_with(b"loop") {
-            let mut buf = [0; 512];
-            let file = path!("/sys/block/{}/loop/backing_file", Printable(entry));
-            if let Ok(path) = root.read(file.as_str(), &mut buf)
-                && let Some((Device::Namespace(key), part)) = device_at(root, path)
-            {
-                inv.hold(key, format_args!("{} on {part}", Printable(entry)));
-            }
-        }
-        true
-    })
-}
-
-/// The NVMe target's configfs (drivers/nvme/target/configfs.c): enabled namespaces, and passthru to a controller.
-fn nvmet(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    const TOP: &str = "/sys/kernel/config/nvmet/subsystems";
-    root.entries(TOP, |subsystem| {
-        let nqn = Printable(subsystem);
-        let dir = path!("{TOP}/{nqn}/namespaces");
-        let _ = root.entries(dir.as_str(), |ns| {
-            target(
-                root,
-                inv,
-                path!("{dir}/{}", Printable(ns)).as_str(),
-                format_args!("{nqn}"),
-            );
-            true
-        });
-        target(
-            root,
-            inv,
-            path!("{TOP}/{nqn}/passthru").as_str(),
-            format_args!("{nqn}"),
-        );
-        true
-    })
-}
-
-fn target(root: &Root, inv: &mut Inventory, dir: &str, nqn: core::fmt::Arguments<'_>) {
-    if root.read_u32(path!("{dir}/enable").as_str()) != Some(1) {
-        return;
-    }
-    let mut buf = [0; 512];
-    let Ok(path) = root.read(path!("{dir}/device_path").as_str(), &mut buf) else {
-        return;
-    };
-    match device_at(root, path) {
-        Some((Device::Namespace(key), part)) => {
-            inv.hold(key, format_args!("{part} exported by nvmet as {nqn}"));
-        }
-        Some((Device::Controller(instance), _)) => {
-            inv.hold_controller(instance, format_args!("passed through by nvmet as {nqn}"));
-        }
-        None => {}
-    }
-}
-
-/// LIO's configfs (Documentation/target): a backstore names the node it uses in udev_path.
-fn lio(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    const TOP: &str = "/sys/kernel/config/target/core";
-    root.entries(TOP, |hba| {
-        let dir = path!("{TOP}/{}", Printable(hba));
-        let _ = root.entries(dir.as_str(), |backstore| {
-            let shown = Printable(backstore);
-            let mut buf = [0; 512];
-            if let Ok(path) = root.read(path!("{dir}/{shown}/udev_path").as_str(), &mut buf)
-                && let Some((Device::Namespace(key), part)) = device_at(root, path)
-            {
-                inv.hold(key, format_args!("{part} exported by LIO as {shown}"));
-            }
-            true
-        });
-        true
-    })
-}
-
-/// Documentation/ABI/testing/sysfs-class-rnbd-server: devices/*/block_dev.
-fn rnbd(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    const TOP: &str = "/sys/class/rnbd-server/ctl/devices";
-    root.entries(TOP, |device| {
-        let link = path!("{TOP}/{}/block_dev", Printable(device));
-        hold_link(root, inv, link.as_str(), "exported by rnbd");
-        true
     })
 }
 

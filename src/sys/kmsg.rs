@@ -12,6 +12,9 @@ use crate::name;
 /// The longest record there is (CONSOLE_EXT_LOG_MAX, PRINTKRB_RECORD_MAX).
 const RECORD: usize = 8192;
 
+/// The most that are read at once: more than a whole log of the usual 256 KiB holds.
+const RECORDS: usize = 16_384;
+
 /// What the driver says, through dev_err on the controller, when the wait for CSTS.SHST ran out
 /// (drivers/nvme/host/core.c: nvme_wait_ready since 6.2, nvme_shutdown_ctrl before).
 const COMPLAINTS: [&str; 2] = [
@@ -36,7 +39,9 @@ impl Reader {
     /// Reads all that is there, calling `each` with the instance of every controller whose shutdown was given up.
     pub fn drain(&mut self, mut each: impl FnMut(u32)) {
         let mut record = [0; RECORD];
-        loop {
+        // Bounded, so that a kernel that never stops talking does not keep us here; the rest is there the next time, and
+        // what is lost meanwhile is known to be lost.
+        for _ in 0..RECORDS {
             match rustix::io::read(&self.fd, &mut record) {
                 Ok(0) | Err(Errno::AGAIN) => return,
                 Ok(n) => {
@@ -53,6 +58,7 @@ impl Reader {
                 }
             }
         }
+        self.lost = true;
     }
 
     /// True if something was said that nobody heard.

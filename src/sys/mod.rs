@@ -6,7 +6,8 @@
 //! | [`identify`] | Identify Controller by ioctl |
 //! | [`pci`] | PCI addresses, /sys/bus/pci |
 //! | [`block`] | /dev nodes, O_EXCL opens, fsync |
-//! | [`claims`] | mountinfo, swaps, holders, loop, configfs targets: who uses a namespace |
+//! | [`claims`] | mountinfo, swaps, holders: who has claimed a namespace |
+//! | [`targets`] | loop devices, configfs targets: who uses one without a claim |
 //! | [`users`] | /proc/*/fd: which process has a node open |
 //! | [`proc`] | pid 1's command line, containers, kdump, signals |
 //! | [`memory`] | /proc/self/maps: memory locks |
@@ -17,13 +18,17 @@
 pub mod block;
 pub mod claims;
 pub mod identify;
+mod kcmp;
 pub mod kmsg;
+mod loopback;
 pub mod memory;
 pub mod nvme;
 pub mod out;
 pub mod pci;
 pub mod proc;
+mod remote;
 pub mod tail;
+pub mod targets;
 pub mod users;
 
 use core::mem::MaybeUninit;
@@ -137,7 +142,14 @@ impl Root {
                 // No other file system either: a chroot's /sys may be the machine's own.
                 let inside =
                     ResolveFlags::IN_ROOT | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
-                rustix::fs::openat2(dir, path, flags, mode, inside)
+                // A rename anywhere on the machine makes the kernel unsure of a `..` (openat2(2), EAGAIN).
+                let mut tries = 0..100;
+                loop {
+                    match rustix::fs::openat2(dir, path, flags, mode, inside) {
+                        Err(Errno::AGAIN) if tries.next().is_some() => {}
+                        other => return other,
+                    }
+                }
             }
         }
     }

@@ -172,14 +172,24 @@ impl Inventory {
         &'a self,
         group: &'a [Controller],
     ) -> impl Iterator<Item = &'a Namespace> {
-        let heads = match group.first().map(|c| c.subsystem) {
-            Some(Subsystem::Shared(n)) => self.of(Owner::Subsystem(n)),
-            _ => &[],
-        };
-        let private = group
-            .iter()
-            .flat_map(|c| self.of(Owner::Controller(c.instance)));
+        let heads = group
+            .first()
+            .map_or(&[][..], |c| self.heads_of(c.subsystem));
+        let private = group.iter().flat_map(|c| self.private_of(c.instance));
         heads.iter().chain(private)
+    }
+
+    /// The multipath heads of a subsystem.
+    pub fn heads_of(&self, subsystem: Subsystem) -> &[Namespace] {
+        match subsystem {
+            Subsystem::Shared(number) => self.of(Owner::Subsystem(number)),
+            Subsystem::Alone(_) => &[],
+        }
+    }
+
+    /// The namespaces that only this controller has.
+    pub fn private_of(&self, instance: u32) -> &[Namespace] {
+        self.of(Owner::Controller(instance))
     }
 
     fn of(&self, owner: Owner) -> &[Namespace] {
@@ -340,9 +350,7 @@ fn controller(root: &Root, instance: u32) -> Controller {
         state: state(root, instance),
         driver_bound: root.exists(path!("{dir}/device/driver").as_str()),
         has_unbind: root.exists(path!("{dir}/device/driver/unbind").as_str()),
-        vfs: root
-            .read_u32(path!("{dir}/device/sriov_numvfs").as_str())
-            .unwrap_or(0),
+        vfs: virtual_functions(root, dir.as_str()),
         physfn,
         rtd3e_us: None,
         holder: None,
@@ -430,6 +438,17 @@ pub fn address(root: &Root, instance: u32) -> Option<PciAddress> {
         &mut buf,
     );
     PciAddress::parse(text.ok()?)
+}
+
+/// How many virtual functions are enabled on a controller's function: they are linked from it, `virtfn0` and so on.
+///
+/// Not from `sriov_numvfs`: since 5.5 whoever reads that waits for the device's lock, and so for a removal under way.
+fn virtual_functions(root: &Root, dir: &str) -> u32 {
+    (0..u32::from(u16::MAX))
+        .take_while(|n| root.exists(path!("{dir}/device/virtfn{n}").as_str()))
+        .count()
+        .try_into()
+        .unwrap_or(u32::MAX)
 }
 
 /// The controller's state right now.

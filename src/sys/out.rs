@@ -16,7 +16,7 @@ static GAVE_UP: AtomicBool = AtomicBool::new(false);
 const CHUNK: usize = 4096;
 
 /// Whether readers are waited for as long as they like: where nothing is being done there is no hurry.
-static PATIENT: AtomicBool = AtomicBool::new(true);
+static PATIENT: AtomicBool = AtomicBool::new(false);
 
 /// Says whether there is no hurry.
 pub fn patient(patient: bool) {

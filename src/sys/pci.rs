@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use rustix::fs::OFlags;
+
 use super::Root;
 use crate::path;
 use crate::text::Printable;
@@ -65,6 +67,26 @@ impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, bus, devfn } = self;
         write!(f, "{domain:04x}:{bus:02x}:{:02x}.{}", devfn >> 3, devfn & 7)
+    }
+}
+
+/// False if the function certainly does not answer: it has been pulled (all ones), or its memory is switched off, so that
+/// no driver reaches its registers. PCI Local Bus Specification, configuration space, vendor ID and command.
+pub fn answers(root: &Root, address: PciAddress) -> bool {
+    const MEMORY_SPACE: u8 = 1 << 1;
+    let Ok(fd) = root.open(
+        path!("/sys/bus/pci/devices/{address}/config").as_str(),
+        OFlags::RDONLY,
+    ) else {
+        return true;
+    };
+    let mut header = [0; 6];
+    match rustix::io::read(&fd, &mut header) {
+        Ok(6) => {
+            let [vendor_low, vendor_high, _, _, command, _] = header;
+            (vendor_low, vendor_high) != (0xff, 0xff) && command & MEMORY_SPACE != 0
+        }
+        _ => true,
     }
 }
 

@@ -54,7 +54,7 @@ impl core::fmt::Display for NotOurs {
 
 /// Whether this machine is quell's to act on.
 ///
-/// Sources: systemd's container interface (/run/systemd/container, `container=` in pid 1's environment),
+/// Sources: systemd's container interface (/run/systemd/container, `container=` in pid 1's environment), namespaces(7),
 /// user_namespaces(7) for uid_map, Documentation/admin-guide/kdump for /proc/vmcore.
 pub fn not_ours(root: &Root) -> Option<NotOurs> {
     if root.exists("/proc/vmcore") {
@@ -71,7 +71,12 @@ pub fn not_ours(root: &Root) -> Option<NotOurs> {
         // The initial namespace maps everything to itself.
         (words.next(), words.next(), words.next()) != (Some(b"0"), Some(b"0"), Some(b"4294967295"))
     });
-    (by_environ || by_namespace || root.exists("/run/systemd/container"))
+    // PROC_PID_INIT_INO of linux/proc_ns.h: in any other namespace of processes the users of a drive cannot be seen.
+    let mut buf = [0; 40];
+    let foreign = root
+        .read_link("/proc/self/ns/pid", &mut buf)
+        .is_ok_and(|link| link != b"pid:[4026531836]");
+    (by_environ || foreign || by_namespace || root.exists("/run/systemd/container"))
         .then_some(NotOurs::Container)
 }
 

@@ -1,83 +1,61 @@
 //! Which process has an NVMe node open: such a user takes no claim, so an exclusive open does not see it.
 //!
-//! Looking at what other processes have open can block (a file on a dead NFS server), so only a worker may do it.
+//! Looking at what other processes have open can block (a file on a dead NFS server), so only a worker may do it. What it
+//! cannot see: files that only an io_uring or a message under way in a socket still holds.
 
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Dev, Root, claims};
-use crate::name::{self, Device};
+use super::claims::Found;
+use super::remote::Remote;
+use super::{Dev, Root, claims, kcmp};
+use crate::name;
 use crate::path;
+use crate::sys::targets::Each;
 use crate::text::{Printable, Text};
 
-/// A process that has a node open.
-pub struct User {
-    /// Which node.
-    pub device: Device,
-    /// `nvme0n1p1 opened by smartd[812]`.
-    pub text: Text<96>,
-}
-
-/// File systems whose files only a server can tell about.
-const REMOTE: [&[u8]; 11] = [
-    b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph", b"afs", b"lustre", b"gfs2", b"ocfs2",
-    b"autofs",
-];
-
-/// Mount points below which nothing is looked at, since a look may never return.
-struct Remote {
-    points: heapless::Vec<Text<200>, 64>,
-    /// There were more than the table holds: then only names that say `nvme` or `ng` are looked at.
-    many: bool,
-}
-
-impl Remote {
-    fn read(root: &Root) -> Result<Self, Errno> {
-        let mut remote = Self {
-            points: heapless::Vec::new(),
-            many: false,
-        };
-        root.lines::<4096>("/proc/self/mountinfo", |line| {
-            let mut fields = line.split(|&b| b == b' ');
-            let point = fields.nth(4).unwrap_or_default();
-            let kind = fields.skip_while(|f| *f != b"-").nth(1).unwrap_or_default();
-            if REMOTE.contains(&kind) || kind.starts_with(b"fuse") {
-                let text = Text::of(format_args!("{}", Printable(point)));
-                remote.many |= text.is_cut() || remote.points.push(text).is_err();
-            }
-        })?;
-        Ok(remote)
-    }
-
-    fn holds(&self, path: &[u8]) -> bool {
-        self.many
-            || self.points.iter().any(|point| {
-                path.strip_prefix(point.as_str().as_bytes())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-            })
-    }
-}
-
-/// Calls `each` with every process that has a controller's, namespace's or partition's node open, but for `except`.
+/// Calls `each` with every device that a process but `except` has open.
 ///
 /// An error means that who uses what cannot be known: a process that cannot be looked into may have any of them open.
-pub fn scan(root: &Root, except: &[u32], mut each: impl FnMut(User)) -> Result<(), Errno> {
-    let remote = Remote::read(root)?;
-    let mut own = [0; 64];
-    let own_mounts = root
-        .read_link("/proc/self/ns/mnt", &mut own)
-        .unwrap_or_default();
+pub fn scan(root: &Root, except: &[u32], each: &mut Each<'_>) -> Result<(), Errno> {
+    let mut remote = Remote::new();
+    every_process(root, except, |pid| process(root, pid, &mut remote, each))
+}
+
+/// Calls `each` with every device that a process but `except` has mapped, which it may have without having it open. A
+/// process that hangs in its own memory makes this hang too: it comes last, and need not come to its end.
+pub fn scan_maps(root: &Root, except: &[u32], each: &mut Each<'_>) -> Result<(), Errno> {
+    every_process(root, except, |pid| {
+        let lines = root.lines::<512>(path!("/proc/{pid}/maps").as_str(), |line| {
+            // address perms offset dev inode path
+            let path = line.split(|&b| b == b' ').rfind(|word| !word.is_empty());
+            let last = path.and_then(|path| path.rsplit(|&b| b == b'/').next());
+            if let Some(last) = last
+                && let Some(device) = name::device(last)
+            {
+                each(
+                    device,
+                    format_args!("{} mapped by {}", Printable(last), Process { root, pid }),
+                );
+            }
+        });
+        gone_is_fine(lines)
+    })
+}
+
+fn every_process(
+    root: &Root,
+    except: &[u32],
+    mut look: impl FnMut(u32) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mut seen = Ok(());
     root.entries("/proc", |entry| {
-        let pid = core::str::from_utf8(entry)
-            .ok()
-            .and_then(|text| text.parse::<u32>().ok());
-        if let Some(pid) = pid.filter(|pid| !except.contains(pid)) {
-            let looked = process(root, pid, &remote, own_mounts, &mut each);
+        if let Some(pid) = number(entry).filter(|pid| !except.contains(pid)) {
+            let looked = look(pid);
             if seen.is_ok() {
                 seen = looked;
             }
@@ -87,79 +65,117 @@ pub fn scan(root: &Root, except: &[u32], mut each: impl FnMut(User)) -> Result<(
     seen
 }
 
-/// Looks at one process. One that ends while we look has nothing open.
-fn process(
+fn number(name: &[u8]) -> Option<u32> {
+    core::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// What ends while we look has nothing open.
+fn gone_is_fine(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::NOENT | Errno::SRCH) => Ok(()),
+        other => other,
+    }
+}
+
+/// Looks at one process: the files of its first thread, and those of every thread that has a table of its own. (A thread
+/// may have parted from the others, and the first may have ended before them.)
+fn process(root: &Root, pid: u32, remote: &mut Remote, each: &mut Each<'_>) -> Result<(), Errno> {
+    let mut result = gone_is_fine(files(
+        root,
+        pid,
+        path!("/proc/{pid}/fd").as_str(),
+        remote,
+        each,
+    ));
+    let threads = root.entries(path!("/proc/{pid}/task").as_str(), |entry| {
+        if let Some(tid) =
+            number(entry).filter(|tid| *tid != pid && !kcmp::same_files(root, pid, *tid))
+        {
+            let dir = path!("/proc/{pid}/task/{tid}/fd");
+            let looked = gone_is_fine(files(root, pid, dir.as_str(), remote, each));
+            if result.is_ok() {
+                result = looked;
+            }
+        }
+        true
+    });
+    result?;
+    gone_is_fine(threads)
+}
+
+fn files(
     root: &Root,
     pid: u32,
-    remote: &Remote,
-    own_mounts: &[u8],
-    each: &mut impl FnMut(User),
+    path: &str,
+    remote: &mut Remote,
+    each: &mut Each<'_>,
 ) -> Result<(), Errno> {
-    let ended = |errno| match errno {
-        Errno::NOENT | Errno::SRCH => Ok(()),
-        other => Err(other),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let dir = match root.open(path!("/proc/{pid}/fd").as_str(), flags) {
-        Ok(dir) => dir,
-        Err(errno) => return ended(errno),
-    };
-    // Asked for when it is first needed: most processes have only sockets, pipes and nodes open.
-    let mut same_mounts = None;
-    let mut has_our_mounts = || {
-        let mut mounts = [0; 64];
-        *same_mounts.get_or_insert_with(|| {
-            root.read_link(path!("/proc/{pid}/ns/mnt").as_str(), &mut mounts)
-                .is_ok_and(|ns| ns == own_mounts)
-        })
-    };
+    let dir = root.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut buf = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(&dir, &mut buf);
-    let mut target = [0; 256];
     while let Some(entry) = entries.next() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(errno) => return ended(errno),
-        };
-        let Ok(len) = rustix::fs::readlinkat_raw(&dir, entry.file_name(), &mut target) else {
-            continue;
-        };
-        let target = target.get(..len).unwrap_or_default();
-        // Sockets, pipes and anonymous inodes do not start with a slash.
-        if !target.starts_with(b"/") {
+        let entry = entry?;
+        if entry.file_name().to_bytes().starts_with(b".") {
             continue;
         }
-        let last = target.rsplit(|&b| b == b'/').next().unwrap_or_default();
-        let telling = name::device(last).is_some();
-        let safe =
-            telling || target.starts_with(b"/dev/") || (has_our_mounts() && !remote.holds(target));
-        let found = match (root.is_fixture(), safe) {
-            (true, _) => {
-                name::device(target).map(|d| (d, Text::of(format_args!("{}", Printable(last)))))
+        match file(root, pid, &dir, entry.file_name(), remote) {
+            Ok(Some((device, node))) => {
+                each(
+                    device,
+                    format_args!("{node} opened by {}", Process { root, pid }),
+                );
             }
-            (false, true) => by_number(root, &dir, entry.file_name()),
-            (false, false) => None,
-        };
-        if let Some((device, node)) = found {
-            let text = Text::of(format_args!("{node} opened by {}", Process { root, pid }));
-            each(User { device, text });
+            // It was closed while we looked.
+            Ok(None) | Err(Errno::NOENT | Errno::SRCH) => {}
+            Err(errno) => return Err(errno),
         }
     }
     Ok(())
 }
 
+/// What one open file is, if it is an NVMe node.
+fn file(
+    root: &Root,
+    pid: u32,
+    dir: &OwnedFd,
+    fd: &core::ffi::CStr,
+    remote: &mut Remote,
+) -> Result<Option<Found>, Errno> {
+    let mut target = [0; 256];
+    let len = rustix::fs::readlinkat_raw(dir, fd, &mut target)?;
+    let target = target.get(..len).unwrap_or_default();
+    // Sockets, pipes and anonymous inodes do not start with a slash.
+    if !target.starts_with(b"/") {
+        return Ok(None);
+    }
+    let last = target.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    if root.is_fixture() {
+        let node = Text::of(format_args!("{}", Printable(last)));
+        return Ok(name::device(target).map(|device| (device, node)));
+    }
+    let telling = name::device(last).is_some() || target.starts_with(b"/dev/");
+    if !telling && remote.holds(root, pid, fd)? {
+        return Ok(None);
+    }
+    match by_number(root, dir, fd) {
+        // A file system that somebody else answers for, and it does not: not where device nodes work.
+        Err(Errno::STALE | Errno::NOTCONN | Errno::ACCESS) if !telling => Ok(None),
+        other => other,
+    }
+}
+
 /// What node an open file is, by its number: the name it was opened by may be anything.
-fn by_number(root: &Root, dir: impl AsFd, fd: &core::ffi::CStr) -> Option<(Device, Text<40>)> {
-    let stat = rustix::fs::statx(dir, fd, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+fn by_number(root: &Root, dir: impl AsFd, fd: &core::ffi::CStr) -> Result<Option<Found>, Errno> {
+    let stat = rustix::fs::statx(dir, fd, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
     let dev = Dev(rustix::fs::makedev(
         stat.stx_rdev_major,
         stat.stx_rdev_minor,
     ));
-    match FileType::from_raw_mode(stat.stx_mode.into()) {
+    Ok(match FileType::from_raw_mode(stat.stx_mode.into()) {
         FileType::BlockDevice => claims::device_of(root, "block", dev),
         FileType::CharacterDevice => claims::device_of(root, "char", dev),
         _ => None,
-    }
+    })
 }
 
 /// Shows a process as `comm[pid]`.

@@ -221,6 +221,11 @@ fn on_pci(tree: &mut Tree, function: &str, words: &Words<'_>) -> Result<(), Stri
     if let Some(vfs) = words.get("vfs") {
         tree.file(&format!("{function}/sriov_numvfs"), format!("{vfs}\n"));
         tree.file(&format!("{function}/sriov_totalvfs"), "7\n");
+        let count: u32 = vfs.parse().map_err(|_| format!("vfs={vfs} is no number"))?;
+        for n in 0..count {
+            // A link to the virtual function; that it is there is what counts.
+            tree.file(&format!("{function}/virtfn{n}"), "");
+        }
     }
     if let Some(physfn) = words.get("physfn") {
         tree.link(&format!("{function}/physfn"), &pci_folder(physfn)?);
