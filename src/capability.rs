@@ -313,7 +313,9 @@ impl fmt::Display for Left {
             Self::Fabrics => f.write_str("fabrics (quell.fabrics=delete takes it)"),
             Self::Platform => f.write_str("not a driver quell knows"),
             Self::NotLive(state) => write!(f, "state {state}"),
-            Self::NoDriver => f.write_str("no driver is bound to it"),
+            Self::NoDriver => {
+                f.write_str("no driver is bound to it, or the driver is just letting go")
+            }
             Self::NoUnbind => f.write_str("its driver has no unbind file"),
             Self::Off => f.write_str("quell.quiesce=off"),
         }

@@ -69,7 +69,11 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     let mut warnings: heapless::Vec<crate::options::Warning, 16> = heapless::Vec::new();
     let options = stage::options(root, stage, &mut |warning| drop(warnings.push(warning)));
     let options = invocation.over(options);
-    start_log(root, stage, &options);
+    let status = matches!(invocation.command, Command::Status);
+    let may = status || invocation.dry_run || root.is_fixture() || proc::is_root();
+    if may {
+        start_log(root, stage, &options);
+    }
     for warning in &warnings {
         warn!("{warning}");
     }
@@ -98,7 +102,7 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     if let Some(exit) = not_now(&context, status) {
         return exit;
     }
-    if !status && !context.dry_run && !root.is_fixture() && !proc::is_root() {
+    if !may {
         context.nothing(
             Level::Error,
             format_args!("only root may do this; nothing is done (--dry-run shows the plan)"),

@@ -290,13 +290,7 @@ impl<'a> Run<'a> {
         match ended {
             Ended::All => {}
             Ended::Deadline | Ended::Signal(_) => self.cut = Some(ended),
-            Ended::NoWorkers(errno) => {
-                error!(
-                    "no worker process can be made: {}; the controllers go to the kernel",
-                    Cause(errno)
-                );
-                self.cut = Some(ended);
-            }
+            Ended::NoWorkers(_) => {}
         }
         if let Some(seconds) = guard_s
             && self
@@ -310,9 +304,21 @@ impl<'a> Run<'a> {
                 Cause(errno)
             );
         }
+        if let Ended::NoWorkers(errno) = ended {
+            self.no_workers(errno);
+        }
         if lost {
             self.deaf(format_args!("records of /dev/kmsg were lost"));
         }
+    }
+
+    /// Nothing can be done without a worker.
+    fn no_workers(&mut self, errno: rustix::io::Errno) {
+        error!(
+            "no worker process can be made: {}; the controllers go to the kernel",
+            Cause(errno)
+        );
+        self.cut = Some(Ended::NoWorkers(errno));
     }
 
     /// Says once why no shutdown can be confirmed.

@@ -45,7 +45,11 @@ impl Carrying<'_> {
         if let Some(place) = self.plan.fates.get_mut(at) {
             *place = fate;
         }
-        report::controller(self.plan, at, self.guard_s);
+        // Only a PCI device's removal holds up the reboot.
+        let guard_s = self
+            .guard_s
+            .filter(|_| self.fate_action(at) == Action::Unbind);
+        report::controller(self.plan, at, guard_s);
     }
 
     /// Hears what the driver has said so far.

@@ -104,6 +104,7 @@ impl Run<'_> {
         } = asking;
         match ended {
             Ended::Signal(_) => self.cut = Some(ended),
+            Ended::NoWorkers(errno) => self.no_workers(errno),
             _ if complete => {}
             _ if self.context.dry_run && !proc::is_root() => {
                 warn!(
@@ -124,8 +125,11 @@ impl Run<'_> {
     /// Asks the controllers that are to be done for RTD3E, which decides who is longest. One that does not answer
     /// counts as one that does not say.
     fn identify(&mut self) {
-        self.pool
-            .next_phase(self.context.options.jobs_total(self.plan.todo()));
+        let options = &self.context.options;
+        let width = options
+            .jobs_total(self.plan.todo())
+            .min(options.width_of(Class::Nvme));
+        self.pool.next_phase(width);
         let fates = &self.plan.fates;
         let inventory = &mut self.plan.inventory;
         let mut asking = Identifying {
