@@ -45,12 +45,15 @@ pub(crate) fn assemble(input: &[u8]) {
         .take(NAMES.len())
         .map(|tail| prepared(*flags, tail))
         .collect();
-    let mut members = Vec::new();
+    let mut members: Vec<Member<'_>> = Vec::new();
     for (tail, name) in tails.iter_mut().zip(NAMES) {
-        let serial = Serial::of_device(name.as_bytes()).unwrap_or_default();
-        if let Ok(metadata) = read(tail, sector, None)
-            && let Ok(member) = Member::new(name, serial, metadata, None)
-        {
+        let Ok(metadata) = read(tail, sector, None) else {
+            continue;
+        };
+        let taken = |serial: &Serial| members.iter().any(|m| m.serial == *serial);
+        let mut serials = metadata.disks().map(|disk| disk.serial);
+        let serial = serials.find(|serial| !taken(serial)).unwrap_or_default();
+        if let Ok(member) = Member::new(name, serial, metadata, None) {
             members.push(member);
         }
     }
@@ -75,7 +78,7 @@ pub(crate) fn assemble(input: &[u8]) {
     let _ = write!(sink, "{}", found.spares().len());
 }
 
-/// The serials of the samples' disks, and more.
+/// As many disks at most, each called by the first serial of its table that no other has: what a disk would say.
 const NAMES: [&str; 8] = ["D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7"];
 
 fn sector(flags: u8) -> SectorSize {

@@ -50,7 +50,7 @@ fn stderr(ran: &Ran) -> String {
 
 #[test]
 fn every_set_is_examined() {
-    for (name, _) in SETS {
+    for (name, ..) in SETS {
         let root = folder();
         let images = set(name);
         let mut args = unpack(root.path(), &images);

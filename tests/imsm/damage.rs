@@ -15,7 +15,7 @@ fn corrupt(image: &Image) -> Fault {
 
 #[test]
 fn every_flipped_byte_makes_a_copy_corrupt() {
-    for (name, _) in SETS {
+    for (name, ..) in SETS {
         let image = set(name).remove(0);
         for at in 0..image.mpb.len() {
             for flip in [0x01, 0x80, 0xFF] {
@@ -25,7 +25,7 @@ fn every_flipped_byte_makes_a_copy_corrupt() {
                 let anchor = tail.len() - 2 * ss;
                 let place = if at < ss { anchor + at } else { at - ss };
                 tail[place] ^= flip;
-                let fault = match read(&mut tail, image.sector, Some(SECTORS * 512)) {
+                let fault = match read(&mut tail, image.sector, Some(image.sectors * 512)) {
                     Err(Unread::Corrupt(fault)) => fault,
                     // The size says that there is more; that is read, and found to be wrong.
                     Err(Unread::Short(need)) => {
@@ -34,7 +34,7 @@ fn every_flipped_byte_makes_a_copy_corrupt() {
                         tail[place] ^= flip;
                         let start = longer.len() - tail.len();
                         longer[start..].copy_from_slice(&tail);
-                        match read(&mut longer, image.sector, Some(SECTORS * 512)) {
+                        match read(&mut longer, image.sector, Some(image.sectors * 512)) {
                             Err(Unread::Corrupt(fault)) => fault,
                             other => panic!("{name}, byte {at}: {:?}", other.is_ok()),
                         }
@@ -78,7 +78,7 @@ fn the_others_assemble_what_they_can() {
 
 #[test]
 fn every_truncation_is_noticed() {
-    for (name, _) in SETS {
+    for (name, ..) in SETS {
         let image = set(name).remove(0);
         let whole = image.tail();
         let ss = image.sector.bytes();
@@ -86,7 +86,7 @@ fn every_truncation_is_noticed() {
         for keep in 0..whole.len() {
             // The front is missing.
             let mut tail = whole[whole.len() - keep..].to_vec();
-            let got = read(&mut tail, image.sector, Some(SECTORS * 512)).err();
+            let got = read(&mut tail, image.sector, Some(image.sectors * 512)).err();
             if keep < 2 * ss {
                 assert_eq!(got, Some(Unread::Short(2 * ss)), "{name}, {keep}");
             } else if keep < need {
@@ -149,7 +149,7 @@ fn a_disk_that_has_shrunk_is_corrupt() {
 
 #[test]
 fn the_wrong_sector_size_finds_nothing() {
-    for (name, sector) in SETS {
+    for (name, sector, _) in SETS {
         let image = set(name).remove(0);
         let other = match sector {
             SectorSize::B512 => SectorSize::B4096,
@@ -194,8 +194,9 @@ proptest! {
         }
         image.seal();
         let serial = Serial::of_device(image.serial.as_bytes()).unwrap();
+        let sectors = image.sectors;
         let good = with(image, |metadata| {
-            metadata.is_ok_and(|m| Member::new("sda", serial, m, Some(SECTORS)).is_ok())
+            metadata.is_ok_and(|m| Member::new("sda", serial, m, Some(sectors)).is_ok())
         });
         if good {
             found(&images, |found| {

@@ -539,3 +539,49 @@ fn a_failure_is_carried_forward() {
     });
     assert_eq!(verdict(&images), "start");
 }
+
+/// As mdadm 4.2 left them: a mirror that has lost a disk, which is back with its old copy.
+#[test]
+fn a_disk_that_came_back_is_stale() {
+    let images = set("r1deg");
+    found(&images, |found| {
+        let container = found.containers().next().unwrap();
+        let standings: Vec<_> = container
+            .members()
+            .iter()
+            .map(|m| container.standing(m))
+            .collect();
+        assert_eq!(standings, [Standing::Active(0), Standing::Stale]);
+        assert_eq!(container.missing().count(), 0);
+    });
+    let states = plan(&images, |plan| {
+        plan.slots.iter().map(|s| s.state).collect::<Vec<_>>()
+    });
+    assert_eq!(states, [SlotState::InSync, SlotState::Failed]);
+    assert_eq!(verdict(&images), "start");
+}
+
+/// As mdadm 4.2 left them: a spare is being rebuilt, in a new family, and the disk that it replaces is there too.
+#[test]
+fn a_replaced_disk_is_stale() {
+    let images = set("r5reb");
+    found(&images, |found| {
+        let container = found.containers().next().unwrap();
+        let replaced = container
+            .members()
+            .iter()
+            .find(|m| m.name.ends_with("0001"))
+            .unwrap();
+        assert_ne!(replaced.metadata.family(), container.metadata().family());
+        assert_eq!(container.standing(replaced), Standing::Stale);
+        assert_eq!(container.bound().count(), 3);
+    });
+    let states = plan(&images, |plan| {
+        plan.slots.iter().map(|s| s.state).collect::<Vec<_>>()
+    });
+    assert_eq!(
+        states,
+        [SlotState::Rebuild(0), SlotState::InSync, SlotState::InSync]
+    );
+    assert_eq!(verdict(&images), "start");
+}

@@ -9,7 +9,7 @@ use quell::imsm::{
 #[test]
 fn the_samples_are_what_mdadm_says_they_are() {
     let mut lines = 0;
-    for (name, _) in SETS {
+    for (name, ..) in SETS {
         for image in set(name) {
             let said = text(name, &format!("{}.E.txt", image.serial));
             with(&image, |metadata| {
@@ -36,18 +36,30 @@ fn the_samples_are_what_mdadm_says_they_are() {
 fn shown_checksum(image: &Image) -> u32 {
     let mut image = image.clone();
     if image.sector == SectorSize::B4096 {
-        let (volume, map) = (image.volume(0), image.map(0, 0));
-        let disks = (0..3).map(|i| image.disk(i) + offset_of!(ondisk::Disk, total_blocks_lo));
-        let others = [
-            volume + offset_of!(ondisk::Volume, size_lo),
-            map + offset_of!(ondisk::Map, pba_of_lba0_lo),
-            map + offset_of!(ondisk::Map, blocks_per_member_lo),
-        ];
-        for at in disks.chain(others).collect::<Vec<_>>() {
+        let count = |image: &Image, at: usize| usize::from(image.mpb[at]);
+        let disks = count(&image, offset_of!(ondisk::Super, num_disks));
+        let mut words: Vec<usize> = (0..disks)
+            .map(|i| image.disk(i) + offset_of!(ondisk::Disk, total_blocks_lo))
+            .collect();
+        let mut chunks = Vec::new();
+        for i in 0..count(&image, offset_of!(ondisk::Super, num_raid_devs)) {
+            let at = image.volume(i);
+            words.push(at + offset_of!(ondisk::Volume, size_lo));
+            words.push(at + offset_of!(ondisk::Volume, curr_migr_unit_lo));
+            for m in 0..=count(&image, at + offset_of!(ondisk::Volume, migr_state)) {
+                let map = image.map(i, m);
+                words.push(map + offset_of!(ondisk::Map, pba_of_lba0_lo));
+                words.push(map + offset_of!(ondisk::Map, blocks_per_member_lo));
+                chunks.push(map + offset_of!(ondisk::Map, blocks_per_strip));
+            }
+        }
+        for at in words {
             image.put_u32(at, image.get_u32(at) * 8);
         }
-        // 64 KiB.
-        image.put(map + offset_of!(ondisk::Map, blocks_per_strip), &[128, 0]);
+        for at in chunks {
+            let chunk = u16::from_le_bytes([image.mpb[at], image.mpb[at + 1]]) * 8;
+            image.put(at, &chunk.to_le_bytes());
+        }
     }
     sum(&image.mpb)
 }
@@ -112,7 +124,9 @@ impl<'m, 'a> Reader<'m, 'a> {
             .and_then(|k| k.strip_suffix("Serial"))
         {
             self.volume = None;
-            let serial = Serial::of_device(said.as_bytes()).unwrap();
+            let mut raw = [0; 16];
+            raw[..said.len()].copy_from_slice(said.as_bytes());
+            let serial = Serial::on_disk(raw);
             let disk = self.metadata.find(serial).unwrap();
             if index.trim().is_empty() {
                 // A spare is shown twice.
@@ -127,11 +141,11 @@ impl<'m, 'a> Reader<'m, 'a> {
         match (self.volume, self.disk) {
             (Some(volume), _) => self.volume_value(volume, key),
             (None, Some(disk)) => self.disk_value(&disk, key, said),
-            (None, None) => self.head_value(key),
+            (None, None) => self.head_value(key, said),
         }
     }
 
-    fn head_value(&self, key: &str) -> String {
+    fn head_value(&self, key: &str, said: &str) -> String {
         let (m, head) = (self.metadata, self.metadata.head());
         match key {
             "Magic" => String::from_utf8_lossy(&head.signature)
@@ -147,7 +161,11 @@ impl<'m, 'a> Reader<'m, 'a> {
             },
             "Attributes" => {
                 assert_eq!(m.attributes().unsupported().0, 0);
-                format!("{:08x} (supported)", m.attributes().0)
+                match said {
+                    // mdadm 4.2 said no more.
+                    "All supported" => said.to_owned(),
+                    _ => format!("{:08x} (supported)", m.attributes().0),
+                }
             }
             "UUID" => Uuid::container(m).to_string(),
             "Checksum" => format!("{:08x} correct", self.checksum),
@@ -160,7 +178,16 @@ impl<'m, 'a> Reader<'m, 'a> {
 
     fn disk_value(&self, disk: &Disk, key: &str, said: &str) -> String {
         match key {
-            "State" => disk.state().to_owned(),
+            "State" => {
+                let flags = [
+                    (disk.is_spare(), "spare"),
+                    (disk.is_configured(), "active"),
+                    (disk.is_failed(), "failed"),
+                    (disk.is_journal(), "journal"),
+                ];
+                let set = flags.iter().filter(|(is, _)| *is).map(|(_, word)| *word);
+                set.collect::<Vec<_>>().join(" ")
+            }
             "Id" => format!("{:08x}", disk.scsi_id),
             "Usable Size" => {
                 let usable = disk.sectors - self.metadata.reserved_sectors(disk.index);
@@ -200,7 +227,14 @@ impl<'m, 'a> Reader<'m, 'a> {
             "This Slot" => {
                 let own = self.metadata.find(self.serial).unwrap().index;
                 let slot = map.slots().position(|seat| seat.disk == own).unwrap();
-                slot.to_string()
+                // In a reshape what is has fewer slots.
+                let current = volume.current().slots().nth(slot);
+                let note = if current.is_some_and(|seat| seat.out_of_sync) {
+                    " (out-of-sync)"
+                } else {
+                    ""
+                };
+                format!("{slot}{note}")
             }
             "Sector Size" => self.metadata.sector().bytes().to_string(),
             "Array Size" => with_words(volume.sectors(), scale),

@@ -50,7 +50,7 @@ pub(crate) fn permutations(items: &mut Vec<Image>, n: usize, each: &mut impl FnM
 
 #[test]
 fn every_order_of_every_set_gives_the_same() {
-    for (name, _) in SETS {
+    for (name, ..) in SETS {
         let mut images = set(name);
         let want = found(&images, decided);
         let n = images.len();

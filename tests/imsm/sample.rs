@@ -7,23 +7,32 @@ use quell::imsm::{Found, Member, Metadata, SectorSize, Serial, Unread, read, sum
 use std::fs;
 use std::path::PathBuf;
 
-/// Every set, and its disks' sectors.
-pub(crate) const SETS: [(&str, SectorSize); 11] = [
-    ("r0", SectorSize::B512),
-    ("r1", SectorSize::B512),
-    ("r5", SectorSize::B512),
-    ("r10", SectorSize::B512),
-    ("matrix", SectorSize::B512),
-    ("r5ppl", SectorSize::B512),
-    ("r5_4k", SectorSize::B4096),
-    ("states-init-resync", SectorSize::B512),
-    ("states-clean", SectorSize::B512),
-    ("states-dirty", SectorSize::B512),
-    ("gen-migration", SectorSize::B512),
+/// Every set: what its disks' sectors are, and how many of 512 bytes they have.
+pub(crate) const SETS: [(&str, SectorSize, u64); 17] = [
+    ("r0", SectorSize::B512, SECTORS),
+    ("r1", SectorSize::B512, SECTORS),
+    ("r5", SectorSize::B512, SECTORS),
+    ("r10", SectorSize::B512, SECTORS),
+    ("matrix", SectorSize::B512, SECTORS),
+    ("r5ppl", SectorSize::B512, SECTORS),
+    ("r5_4k", SectorSize::B4096, SECTORS),
+    ("states-init-resync", SectorSize::B512, SECTORS),
+    ("states-clean", SectorSize::B512, SECTORS),
+    ("states-dirty", SectorSize::B512, SECTORS),
+    ("gen-migration", SectorSize::B512, SECTORS),
+    ("ten6", SectorSize::B512, SMALL),
+    ("two", SectorSize::B512, SMALL),
+    ("r1deg", SectorSize::B512, SMALL),
+    ("r5reb", SectorSize::B512, SMALL),
+    ("k10init", SectorSize::B4096, SMALL),
+    ("ktwo", SectorSize::B4096, SMALL),
 ];
 
-/// Every disk of every set has as many sectors of 512 bytes.
+/// The size of the disks that mdadm 4.6 wrote.
 pub(crate) const SECTORS: u64 = 4_194_304;
+
+/// Of those that mdadm 4.2 wrote.
+const SMALL: u64 = 131_072;
 
 pub(crate) fn path(set: &str, file: &str) -> PathBuf {
     let samples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/imsm-samples");
@@ -40,25 +49,30 @@ pub(crate) struct Image {
     pub(crate) serial: String,
     pub(crate) name: String,
     pub(crate) sector: SectorSize,
+    pub(crate) sectors: u64,
     pub(crate) mpb: Vec<u8>,
     pub(crate) record: Vec<u8>,
 }
 
 /// The disks of a set.
 pub(crate) fn set(name: &str) -> Vec<Image> {
-    let sector = SETS.iter().find(|(set, _)| *set == name).unwrap().1;
-    let mut images = Vec::new();
-    for n in 0.. {
-        let file = path(name, &format!("D{n}.tail"));
-        let Ok(tail) = fs::read(file) else { break };
-        images.push(Image::of_tail(&format!("D{n}"), &tail, sector));
-    }
-    assert!(!images.is_empty(), "{name}");
-    images
+    let (_, sector, sectors) = SETS.into_iter().find(|(set, ..)| *set == name).unwrap();
+    let folder = fs::read_dir(path(name, "")).unwrap();
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "tail"));
+    files.sort();
+    assert!(!files.is_empty(), "{name}");
+    files
+        .iter()
+        .map(|file| {
+            let serial = file.file_stem().unwrap().to_str().unwrap();
+            Image::of_tail(serial, &fs::read(file).unwrap(), sector, sectors)
+        })
+        .collect()
 }
 
 impl Image {
-    fn of_tail(serial: &str, tail: &[u8], sector: SectorSize) -> Self {
+    fn of_tail(serial: &str, tail: &[u8], sector: SectorSize, sectors: u64) -> Self {
         let ss = sector.bytes();
         let anchor = tail.len() - 2 * ss;
         let mut mpb = tail[anchor..tail.len() - ss].to_vec();
@@ -70,6 +84,7 @@ impl Image {
             serial: serial.to_owned(),
             name: format!("/dev/{serial}"),
             sector,
+            sectors,
             mpb,
             record: tail[tail.len() - ss..].to_vec(),
         }
@@ -183,7 +198,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Reads one image.
 pub(crate) fn with<T>(image: &Image, look: impl FnOnce(Result<Metadata<'_>, Unread>) -> T) -> T {
     let mut tail = image.tail();
-    look(read(&mut tail, image.sector, Some(SECTORS * 512)))
+    look(read(&mut tail, image.sector, Some(image.sectors * 512)))
 }
 
 /// Reads all images, groups them, and looks.
@@ -193,9 +208,9 @@ pub(crate) fn found<T>(images: &[Image], look: impl FnOnce(Found<'_, '_>) -> T) 
         .iter_mut()
         .zip(images)
         .map(|(tail, image)| {
-            let metadata = read(tail, image.sector, Some(SECTORS * 512)).unwrap();
+            let metadata = read(tail, image.sector, Some(image.sectors * 512)).unwrap();
             let serial = Serial::of_device(image.serial.as_bytes()).unwrap();
-            Member::new(&image.name, serial, metadata, Some(SECTORS)).unwrap()
+            Member::new(&image.name, serial, metadata, Some(image.sectors)).unwrap()
         })
         .collect();
     look(Found::new(&mut members))
