@@ -22,7 +22,7 @@ pub fn mark(root: &Root, inv: &mut Inventory) -> Result<(), Unknown> {
         file: "/proc/swaps",
         errno,
     })?;
-    holders(root, inv).map_err(|errno| Unknown {
+    optional(holders(root, inv)).map_err(|errno| Unknown {
         file: "/sys/class/block/*/holders",
         errno,
     })?;
@@ -154,37 +154,25 @@ fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
 
 /// /sys/class/block/*/holders (Documentation/ABI/testing/sysfs-block): md, dm, bcache on the namespace or a partition.
 fn holders(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
-    for at in 0..inv.namespaces().len() {
-        let Some(key) = inv.namespaces().get(at).map(|n| n.key) else {
-            continue;
-        };
-        let prefix = path!("{key}p");
-        optional(holders_of(root, inv, key, format_args!("{key}")))?;
-        let mut result = Ok(());
-        // A namespace that is gone has no partitions either.
-        optional(
-            root.entries(path!("/sys/class/block/{key}").as_str(), |entry| {
-                if entry.starts_with(prefix.as_str().as_bytes()) && result.is_ok() {
-                    result = optional(holders_of(
-                        root,
-                        inv,
-                        key,
-                        format_args!("{}", Printable(entry)),
-                    ));
-                }
-                true
-            }),
-        )?;
-        result?;
-    }
-    Ok(())
+    let mut result = Ok(());
+    root.entries("/sys/class/block", |entry| {
+        if let Some(Device::Namespace(key)) = name::device(entry)
+            && inv.namespace_mut(key).is_some()
+            && result.is_ok()
+        {
+            // One that goes while we look has no holders either.
+            result = optional(holders_of(root, inv, key, &Printable(entry)));
+        }
+        true
+    })?;
+    result
 }
 
 fn holders_of(
     root: &Root,
     inv: &mut Inventory,
     key: name::Key,
-    part: core::fmt::Arguments<'_>,
+    part: &Printable<'_>,
 ) -> Result<(), Errno> {
     let dir = path!("/sys/class/block/{part}/holders");
     root.entries(dir.as_str(), |holder| {

@@ -157,7 +157,12 @@ impl Root {
     /// Reads a small file whole, or its first `buf.len()` bytes; white space at the end is cut off.
     pub fn read<'b>(&self, path: &str, buf: &'b mut [u8]) -> Result<&'b [u8], Errno> {
         let fd = self.open(path, OFlags::RDONLY)?;
-        let n = read_full(&fd, buf)?;
+        // A sysfs attribute comes whole, at the first read (Documentation/filesystems/sysfs.rst).
+        let n = if path.starts_with("/sys/") {
+            rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut *buf))?
+        } else {
+            read_full(&fd, buf)?
+        };
         Ok(buf.get(..n).unwrap_or_default().trim_ascii_end())
     }
 
@@ -201,8 +206,13 @@ impl Root {
 
     /// The text of a symbolic link.
     pub fn read_link<'b>(&self, path: &str, buf: &'b mut [u8]) -> Result<&'b [u8], Errno> {
-        let fd = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
-        let len = rustix::fs::readlinkat_raw(&fd, "", &mut *buf)?;
+        let len = match self {
+            Self::Machine => rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut *buf)?,
+            Self::Below(_) => {
+                let fd = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+                rustix::fs::readlinkat_raw(&fd, "", &mut *buf)?
+            }
+        };
         Ok(buf.get(..len).unwrap_or_default())
     }
 
@@ -214,7 +224,10 @@ impl Root {
 
     /// True if `path` is there.
     pub fn exists(&self, path: &str) -> bool {
-        self.open(path, OFlags::PATH).is_ok()
+        match self {
+            Self::Machine => rustix::fs::access(path, Access::EXISTS).is_ok(),
+            Self::Below(_) => self.open(path, OFlags::PATH).is_ok(),
+        }
     }
 
     /// True if `path` may be executed: false on a mount with noexec, as for systemd's own test (access(2), X_OK).

@@ -342,14 +342,15 @@ fn controller(root: &Root, instance: u32) -> Controller {
         .link_name(path!("{dir}/device/physfn").as_str(), &mut buf)
         .ok()
         .and_then(PciAddress::parse);
+    let has_unbind = root.exists(path!("{dir}/device/driver/unbind").as_str());
     Controller {
         instance,
         subsystem: Subsystem::Alone(instance),
         pci,
         transport,
         state: state(root, instance),
-        driver_bound: root.exists(path!("{dir}/device/driver").as_str()),
-        has_unbind: root.exists(path!("{dir}/device/driver/unbind").as_str()),
+        driver_bound: has_unbind || root.exists(path!("{dir}/device/driver").as_str()),
+        has_unbind,
         vfs: virtual_functions(root, dir.as_str()),
         physfn,
         rtd3e_us: None,

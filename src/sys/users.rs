@@ -53,8 +53,9 @@ fn every_process(
     mut look: impl FnMut(u32) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let mut seen = Ok(());
+    let kernel = KernelThreads::read(root);
     root.entries("/proc", |entry| {
-        if let Some(pid) = number(entry).filter(|pid| !except.contains(pid)) {
+        if let Some(pid) = number(entry).filter(|pid| !except.contains(pid) && !kernel.has(*pid)) {
             let looked = look(pid);
             if seen.is_ok() {
                 seen = looked;
@@ -63,6 +64,42 @@ fn every_process(
         true
     })?;
     seen
+}
+
+/// The kernel's own threads, which have no files and are most of the processes of a machine that goes down.
+struct KernelThreads {
+    /// Sorted.
+    pids: heapless::Vec<u32, 4096>,
+}
+
+impl KernelThreads {
+    /// All of them are children of kthreadd, which is pid 2 (kernel/kthread.c). A kernel that does not list children
+    /// (without CONFIG_PROC_CHILDREN), and those beyond the table, only make the look take longer.
+    fn read(root: &Root) -> Self {
+        let mut pids = heapless::Vec::new();
+        let mut buf = [0; 16];
+        let kthreadd = root
+            .read("/proc/2/comm", &mut buf)
+            .is_ok_and(|comm| comm == b"kthreadd");
+        if kthreadd && let Ok(list) = root.open("/proc/2/task/2/children", OFlags::RDONLY) {
+            let mut text = [0; 24_576];
+            let len = super::read_full(&list, &mut text).unwrap_or(0);
+            // The last number may have been cut.
+            let whole = text.get(..len).unwrap_or_default();
+            let whole = whole
+                .get(..whole.iter().rposition(|&b| b == b' ').unwrap_or(0))
+                .unwrap_or_default();
+            for pid in whole.split(|&b| b == b' ').filter_map(number) {
+                let _ = pids.push(pid);
+            }
+        }
+        pids.sort_unstable();
+        Self { pids }
+    }
+
+    fn has(&self, pid: u32) -> bool {
+        pid == 2 && !self.pids.is_empty() || self.pids.binary_search(&pid).is_ok()
+    }
 }
 
 fn number(name: &[u8]) -> Option<u32> {
