@@ -59,7 +59,8 @@ fn every_order_of_every_set_gives_the_same() {
             seen += 1;
             assert_eq!(found(images, decided), want, "{name}");
         });
-        assert_eq!(seen, (1..=n).product::<usize>());
+        let orders: usize = (1..=n).product();
+        assert_eq!(seen, orders);
     }
 }
 
