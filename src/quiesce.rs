@@ -159,9 +159,6 @@ impl<'a> Run<'a> {
         }
         if !self.context.dry_run {
             proc::raise_file_limit();
-            if self.context.reboots() && !self.context.root.is_fixture() {
-                memory::lock();
-            }
         }
         let mut output = show::Output::start(self.context);
         let mut few_is_fine = first.is_some();
@@ -279,6 +276,11 @@ impl<'a> Run<'a> {
             guard_s,
             more_to_come: self.more_to_come,
         };
+        self.pool.begin(&mut carrying);
+        if self.context.reboots() && !self.context.root.is_fixture() {
+            // The drives come first: the one that the binary lies on is in use, and not among them.
+            memory::lock();
+        }
         let ended = self.pool.run(
             &mut carrying,
             self.context.deadline,

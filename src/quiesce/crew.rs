@@ -17,6 +17,9 @@ use crate::text::Text;
 /// Namespaces of one subsystem that a worker holds at once.
 const HELD: usize = 1024;
 
+/// So long after they were claimed the namespaces need not be listed again, in milliseconds.
+const FRESH_MS: u64 = 200;
+
 /// First byte of the message that ends a look at the processes: it was complete.
 pub(super) const COMPLETE: u8 = b'.';
 /// First byte of the message that says why it cannot be complete.
@@ -114,7 +117,7 @@ impl Quiesce<'_> {
                 let mut start = start;
                 for (at, target) in targets.iter().enumerate() {
                     let end = self
-                        .controller(at, subsystem, target, &held)
+                        .controller(at, subsystem, target, &held, start)
                         .unwrap_or_else(|end| end);
                     self.end(at, end, start);
                     start = now_ms();
@@ -143,7 +146,6 @@ impl Quiesce<'_> {
         seen: Fingerprint,
         targets: &[Target],
     ) -> Result<heapless::Vec<block::Held, HELD>, End> {
-        self.at(0, Step::Claim);
         let mut held = heapless::Vec::new();
         let mut found = Fingerprint::default();
         let mut refused = Ok(());
@@ -180,7 +182,6 @@ impl Quiesce<'_> {
             one.flush(self.root)
                 .map_err(|errno| End::Unflushed(one.key(), errno))?;
         }
-        self.at(0, Step::Prepare);
         for one in held.iter().map(block::Held::key) {
             self.keep_no_head(one);
         }
@@ -207,25 +208,19 @@ impl Quiesce<'_> {
         subsystem: Subsystem,
         target: &Target,
         held: &[block::Held],
+        since_ms: u64,
     ) -> Result<End, End> {
         let Target { instance, pci } = *target;
-        self.at(at, Step::Prepare);
-        if !nvme::is_there(self.root, instance) || nvme::address(self.root, instance) != pci {
+        let known = pci.is_none() || nvme::address(self.root, instance) == pci;
+        if !known || (pci.is_none() && !nvme::is_there(self.root, instance)) {
             return Err(End::Vanished);
         }
         match (nvme::state(self.root, instance), self.action) {
             (State::Live, _) | (State::Connecting, Action::Delete) => {}
             (state, _) => return Err(End::NotLive(state)),
         }
-        // A flush may have taken minutes: what came meanwhile is not held, and nobody knows who uses it.
-        let mut all_held = true;
-        let one = core::iter::once(instance);
-        nvme::namespaces(self.root, subsystem, one, |ns| {
-            all_held &= held.iter().any(|h| h.key() == ns.key);
-        })
-        .map_err(|errno| End::Failed(Step::Prepare, errno))?;
-        if !all_held {
-            return Err(End::Changed);
+        if now_ms().saturating_sub(since_ms) > FRESH_MS {
+            self.still_all_held(subsystem, instance, held)?;
         }
         if self.reply.is_alone() {
             return Err(End::NotStarted);
@@ -236,6 +231,23 @@ impl Quiesce<'_> {
         }
     }
 
+    /// A flush, or the removal before this one, may have taken minutes: what came meanwhile is not held, and nobody knows
+    /// who uses it.
+    fn still_all_held(
+        &self,
+        subsystem: Subsystem,
+        instance: u32,
+        held: &[block::Held],
+    ) -> Result<(), End> {
+        let mut all_held = true;
+        let one = core::iter::once(instance);
+        nvme::namespaces(self.root, subsystem, one, |ns| {
+            all_held &= held.iter().any(|h| h.key() == ns.key);
+        })
+        .map_err(|errno| End::Failed(Step::Prepare, errno))?;
+        if all_held { Ok(()) } else { Err(End::Changed) }
+    }
+
     fn unbind(&self, at: usize, instance: u32, pci: PciAddress) -> Result<End, End> {
         let power = path!("/sys/bus/pci/devices/{pci}/power/control");
         let mut buf = [0; 16];
@@ -244,6 +256,7 @@ impl Quiesce<'_> {
             .read(power.as_str(), &mut buf)
             .is_ok_and(|mode| mode == b"auto")
         {
+            self.at(at, Step::Prepare);
             // Else it goes to D3cold once its driver has let go, and the kernel's shutdown wakes it again, one by one.
             let _ = self.root.write(power.as_str(), b"on");
         }

@@ -167,7 +167,7 @@ impl Foreman for Carrying<'_> {
                 };
                 if fits {
                     if let Some(fate) = self.plan.fates.get_mut(at) {
-                        *fate = Fate::Running(Step::Waiting, now_ms());
+                        *fate = Fate::Running(Step::Claim, now_ms());
                     }
                 } else {
                     self.settle(at, Fate::NoTime);

@@ -56,7 +56,6 @@ impl Fingerprint {
 /// Where a worker is in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    Waiting,
     Claim,
     Flush,
     Prepare,
@@ -64,18 +63,11 @@ pub(super) enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 5] = [
-        Self::Waiting,
-        Self::Claim,
-        Self::Flush,
-        Self::Prepare,
-        Self::Act,
-    ];
+    const ALL: [Self; 4] = [Self::Claim, Self::Flush, Self::Prepare, Self::Act];
 
     /// What it is called where it hangs or fails.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Waiting => "waiting",
             Self::Claim => "opening its namespaces",
             Self::Flush => "flushing",
             Self::Prepare => "preparing",
