@@ -79,8 +79,9 @@ impl Run<'_> {
     fn prepare(&mut self, selection: Selection<'_>, few_is_fine: bool) {
         if !self.context.dry_run {
             self.plan.judge_all(selection, &self.policy, few_is_fine);
-            self.pool
-                .prepare(self.context.options.jobs_total(self.plan.todo()));
+            self.plan.make_jobs(self.timeouts);
+            let jobs = self.plan.items.len();
+            self.pool.prepare(self.context.options.jobs_total(jobs));
         }
     }
 

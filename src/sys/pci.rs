@@ -74,10 +74,13 @@ impl fmt::Display for PciAddress {
 /// no driver reaches its registers. PCI Local Bus Specification, configuration space, vendor ID and command.
 pub fn answers(root: &Root, address: PciAddress) -> bool {
     const MEMORY_SPACE: u8 = 1 << 1;
-    let Ok(fd) = root.open(
-        path!("/sys/bus/pci/devices/{address}/config").as_str(),
-        OFlags::RDONLY,
-    ) else {
+    // A virtual function has neither of its own (PCI Express Base Specification, SR-IOV: both registers are reserved
+    // there), so its physical one is asked.
+    let fd = ["physfn/config", "config"].into_iter().find_map(|file| {
+        let path = path!("/sys/bus/pci/devices/{address}/{file}");
+        root.open(path.as_str(), OFlags::RDONLY).ok()
+    });
+    let Some(fd) = fd else {
         return true;
     };
     let mut header = [0; 6];
