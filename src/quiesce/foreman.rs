@@ -4,7 +4,7 @@ use log::error;
 use rustix::fd::{AsFd, BorrowedFd};
 
 use super::fate::Fate;
-use super::order::{End, Said, Step};
+use super::order::{CONTROLLERS as PER_ORDER, End, Said, Step};
 use super::plan::Plan;
 use super::report;
 use crate::capability::{Action, Left};
@@ -32,6 +32,11 @@ pub(super) struct Carrying<'a> {
 }
 
 impl Carrying<'_> {
+    /// The controllers of a job's order, by its places; what is done with them may change the plan meanwhile.
+    fn members(&self, job: u32) -> heapless::Vec<usize, PER_ORDER> {
+        self.plan.members(job).take(PER_ORDER).collect()
+    }
+
     /// The controller at place `at` of a job's order.
     fn member(&self, job: u32, at: u8) -> Option<usize> {
         self.plan.members(job).nth(usize::from(at))
@@ -161,10 +166,7 @@ impl Foreman for Carrying<'_> {
             let fits = self
                 .fit
                 .is_none_or(|end| self.plan.predicted_ms(job) <= end.rest_ms());
-            for at in 0..=u8::MAX {
-                let Some(at) = self.member(job, at) else {
-                    break;
-                };
+            for at in self.members(job) {
                 if fits {
                     if let Some(fate) = self.plan.fates.get_mut(at) {
                         *fate = Fate::Running(Step::Claim, now_ms());
@@ -229,10 +231,7 @@ impl Foreman for Carrying<'_> {
     }
 
     fn done(&mut self, job: u32, died: bool) {
-        for at in 0..=u8::MAX {
-            let Some(at) = self.member(job, at) else {
-                break;
-            };
+        for at in self.members(job) {
             if let Some(Fate::Running(step, _) | Fate::Abandoned(step, _)) = self.fate(at)
                 && died
             {
@@ -244,10 +243,7 @@ impl Foreman for Carrying<'_> {
     }
 
     fn give_back(&mut self, job: u32) {
-        for at in 0..=u8::MAX {
-            let Some(at) = self.member(job, at) else {
-                break;
-            };
+        for at in self.members(job) {
             self.settle(at, Fate::NotStarted);
         }
     }

@@ -55,13 +55,7 @@ impl<'a> Output<'a> {
         if self.json.is_none() && !self.context.dry_run {
             return;
         }
-        for (at, (c, &fate)) in plan
-            .inventory
-            .controllers()
-            .iter()
-            .zip(&plan.fates)
-            .enumerate()
-        {
+        for (c, &fate) in plan.inventory.controllers().iter().zip(&plan.fates) {
             if fate == Fate::Ignored {
                 continue;
             }
@@ -70,7 +64,6 @@ impl<'a> Output<'a> {
                 inventory: &plan.inventory,
                 guard_s: None,
             };
-            let _ = at;
             let takes = match fate {
                 Fate::Todo(action) => Some((action, predicted(c, action, timeouts))),
                 _ => None,
