@@ -7,6 +7,7 @@ mod apt;
 mod cache;
 pub(crate) mod elf;
 mod kernels;
+mod md_wait;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use std::process::Command;
 
 pub(crate) use apt::{Suite, unpacked, unpacked_alone};
 pub(crate) use kernels::{KERNELS, Kernel, kernel};
+pub(crate) use md_wait::md_with_wait;
 
 /// What a command is about to do, and so which tools it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

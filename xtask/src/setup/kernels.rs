@@ -19,6 +19,8 @@ pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     /// `lib/modules/VERSION`, with a `modules.dep`.
     pub(crate) modules: PathBuf,
+    /// What modules for it are built against.
+    pub(super) headers: PathBuf,
     /// The test module, built for this kernel from the source as it is now.
     pub(crate) slow_nvme: PathBuf,
 }
@@ -35,8 +37,13 @@ pub(crate) fn kernel(name: &str) -> Result<Kernel> {
     })?;
     let version = fs::read_to_string(tree.join("version"))
         .context("the cached kernel has no version file")?;
-    let slow_nvme = module(&lock, name, &tree, &version)?;
+    let headers = tree
+        .join("usr/src")
+        .join(format!("linux-headers-{version}"));
+    relocate(&tree, &headers)?;
+    let slow_nvme = module(&lock, name, &headers, &version)?;
     Ok(Kernel {
+        headers,
         image: tree.join("boot").join(format!("vmlinuz-{version}")),
         modules: tree.join("lib/modules").join(&version),
         version,
@@ -80,7 +87,7 @@ fn download(lock: &cache::Lock, name: &str, part: &Path) -> Result<()> {
 }
 
 /// The test module. Kept by a digest of its source, so that an edit is seen and nothing else costs time.
-fn module(lock: &cache::Lock, name: &str, tree: &Path, version: &str) -> Result<PathBuf> {
+fn module(lock: &cache::Lock, name: &str, headers: &Path, version: &str) -> Result<PathBuf> {
     let source = crate::vm::root().join("tests/slow_nvme");
     let text = fs::read(source.join("slow_nvme.c"))?;
     let dir = cache::entry(
@@ -88,35 +95,36 @@ fn module(lock: &cache::Lock, name: &str, tree: &Path, version: &str) -> Result<
         &format!("modules/{name}-{version}-{:016x}", digest(&text)),
         |part| {
             eprintln!("setup: building slow_nvme.ko for {version}");
-            let headers = tree
-                .join("usr/src")
-                .join(format!("linux-headers-{version}"));
-            relocate(tree, &headers)?;
             for file in ["slow_nvme.c", "Makefile"] {
                 fs::copy(source.join(file), part.join(file))?;
             }
-            // The compiler that built the kernel may not be the host's; for a module of this kind that is no matter.
-            checked(
-                Command::new("make")
-                    .arg("-C")
-                    .arg(&headers)
-                    .arg(format!("M={}", part.display()))
-                    .args([
-                        "CC=gcc",
-                        "CONFIG_GCC_PLUGINS=",
-                        "CONFIG_DEBUG_INFO_BTF_MODULES=",
-                        "modules",
-                    ]),
-            )
-            .context("building slow_nvme.ko")?;
-            checked(
-                Command::new("strip")
-                    .arg("--strip-debug")
-                    .arg(part.join("slow_nvme.ko")),
-            )
+            build(headers, part, "slow_nvme.ko")
         },
     )?;
     Ok(dir.join("slow_nvme.ko"))
+}
+
+/// Has the kernel's own build make the module FILE of the sources in `dir`.
+pub(super) fn build(headers: &Path, dir: &Path, file: &str) -> Result<()> {
+    // The compiler that built the kernel may not be the host's; for a module of this kind that is no matter.
+    checked(
+        Command::new("make")
+            .arg("-C")
+            .arg(headers)
+            .arg(format!("M={}", dir.display()))
+            .args([
+                "CC=gcc",
+                "CONFIG_GCC_PLUGINS=",
+                "CONFIG_DEBUG_INFO_BTF_MODULES=",
+                "modules",
+            ]),
+    )
+    .with_context(|| format!("building {file}"))?;
+    checked(
+        Command::new("strip")
+            .arg("--strip-debug")
+            .arg(dir.join(file)),
+    )
 }
 
 /// Debian's header packages name each other by absolute paths below /usr/src; here they lie in the cache.

@@ -2,7 +2,7 @@
 
 use super::checks::See;
 use super::machine::{Drive, Machine};
-use crate::setup::KERNELS;
+use crate::setup::{self, KERNELS};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs;
@@ -74,6 +74,8 @@ struct Wanted {
     modules: Option<Vec<String>>,
     tools: Vec<String>,
     qemu: Vec<String>,
+    /// The md module with the wait in HOT_REMOVE_DISK, at `/case/md-mod.ko`, for the script to load before any other of md's.
+    md_wait: bool,
 }
 
 fn default_timeout() -> u64 {
@@ -158,6 +160,9 @@ impl Case {
         }
         for tool in &wanted.tools {
             machine = machine.tool(tool)?;
+        }
+        if wanted.md_wait {
+            machine = machine.file("case/md-mod.ko", &setup::md_with_wait(kernel)?, 0o644);
         }
         Ok(machine)
     }
