@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use lexopt::{Arg, Parser};
 
+use crate::assemble::Ask;
 use crate::examine::Subject;
 use crate::imsm::Serial;
 use crate::options::{OptionError, Options, Stage, TABLE};
@@ -35,6 +36,8 @@ pub enum Command {
         /// As given: what it means is the stage's affair.
         verb: Text<32>,
     },
+    /// `assemble`
+    Assemble(Ask),
     /// `status`
     Status,
     /// `examine DEV...`
@@ -116,7 +119,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     let mut words: Vec<OsString> = Vec::new();
     let mut serials: Vec<Serial> = Vec::new();
     let (mut root, mut stage, mut all, mut dry_run, mut json) = (None, None, false, false, false);
-    let (mut help, mut version) = (false, false);
+    let (mut help, mut version, mut readonly) = (false, false, false);
     let mut flags: Vec<(String, Option<String>)> = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -139,6 +142,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
                 serials.push(serial.ok_or_else(|| Usage("--serial=: no serial".into()))?);
             }
             Arg::Long("all") => all = true,
+            Arg::Long("readonly") => readonly = true,
             Arg::Long("dry-run") => dry_run = true,
             Arg::Long("json") => json = true,
             Arg::Long(name) => {
@@ -155,7 +159,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     } else if version {
         Command::Version
     } else {
-        command(&words, all, &serials)?
+        command(&words, all, readonly, &serials)?
     };
     Ok(Invocation {
         command,
@@ -194,12 +198,20 @@ fn flag(name: &str, value: Option<&OsStr>) -> Result<(String, Option<String>), U
     Ok((name.to_owned(), value.map(str::to_owned)))
 }
 
-fn command(words: &[OsString], all: bool, serials: &[Serial]) -> Result<Command, Usage> {
+fn command(
+    words: &[OsString],
+    all: bool,
+    readonly: bool,
+    serials: &[Serial],
+) -> Result<Command, Usage> {
     let Some((first, rest)) = words.split_first() else {
         return Err(Usage("no command given (see --help)".into()));
     };
     if all && first.as_bytes() != b"quiesce" {
         return Err(Usage("--all belongs to quiesce".into()));
+    }
+    if readonly && first.as_bytes() != b"assemble" {
+        return Err(Usage("--readonly belongs to assemble".into()));
     }
     if !serials.is_empty() && first.as_bytes() != b"examine" {
         return Err(Usage("--serial belongs to examine".into()));
@@ -246,6 +258,10 @@ fn command(words: &[OsString], all: bool, serials: &[Serial]) -> Result<Command,
                 Printable(word.as_bytes())
             ))),
         },
+        b"assemble" => Ok(Command::Assemble(Ask {
+            devices: paths("assemble", rest)?,
+            readonly,
+        })),
         b"examine" => Ok(Command::Examine(subjects(rest, serials)?)),
         other => Err(Usage(format!(
             "{}: no such command (see --help)",
@@ -262,27 +278,33 @@ fn subjects(words: &[OsString], serials: &[Serial]) -> Result<Vec<Subject>, Usag
     if serials.len() > words.len() {
         return Err(Usage("examine: more serials than disks or files".into()));
     }
-    let mut subjects: Vec<Subject> = Vec::new();
     let serials = serials.iter().copied().map(Some);
-    for (word, serial) in words.iter().zip(serials.chain(core::iter::repeat(None))) {
+    let paths = paths("examine", words)?.into_iter();
+    Ok(paths
+        .zip(serials.chain(core::iter::repeat(None)))
+        .map(|(path, serial)| Subject { path, serial })
+        .collect())
+}
+
+/// The disks or files that a command is given, each once, and fit to be shown in a line.
+fn paths(command: &str, words: &[OsString]) -> Result<Vec<String>, Usage> {
+    let mut paths: Vec<String> = Vec::new();
+    for word in words {
         let shown = Printable(word.as_bytes());
         let path = word
             .to_str()
-            .ok_or_else(|| Usage(format!("examine: {shown} is not UTF-8")))?;
+            .ok_or_else(|| Usage(format!("{command}: {shown} is not UTF-8")))?;
         if path.contains(char::is_control) {
             return Err(Usage(format!(
-                "examine: {shown} has control characters in it"
+                "{command}: {shown} has control characters in it"
             )));
         }
-        if subjects.iter().any(|other| other.path == path) {
-            return Err(Usage(format!("examine: {shown} is named twice")));
+        if paths.iter().any(|other| other == path) {
+            return Err(Usage(format!("{command}: {shown} is named twice")));
         }
-        subjects.push(Subject {
-            path: path.to_owned(),
-            serial,
-        });
+        paths.push(path.to_owned());
     }
-    Ok(subjects)
+    Ok(paths)
 }
 
 fn verb_of(word: &OsStr) -> Text<32> {
@@ -292,8 +314,9 @@ fn verb_of(word: &OsStr) -> Text<32> {
 /// The text of `--help`.
 pub fn help() -> String {
     let mut text = String::from(
-        "quell: shuts NVMe controllers down, many at once, when nothing else is there to do it
+        "quell: assembles Intel RAID (IMSM) arrays, and shuts NVMe controllers down, many at once, where nothing else can
 
+    quell assemble [DEV...] [--readonly] [--degraded[=S]] [--dry-run] [--json]   DEV: a disk; none: all there are
     quell quiesce [CTRL...|--all] [--dry-run] [--json]     CTRL: nvme3, /dev/nvme3, 0000:05:00.0
     quell shutdown VERB [--stage=S] [--dry-run] [--json]   VERB: reboot poweroff halt kexec
     quell status [--json]
@@ -302,6 +325,7 @@ pub fn help() -> String {
 
 --dry-run     print the plan and do nothing
 --json        one JSON object on standard output, its first key \"schema\": 1
+--readonly    assemble: nothing is written to a member, not even by the kernel, and no mdmon is started
 --stage=S     who calls: initrd, systemd-shutdown, exitrd or person; found out where it is not given
 --serial=S    examine: the serial of the first DEV (again: of the second, ...), which files do not tell
 --root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
@@ -317,7 +341,8 @@ Options, each also quell.NAME= on the kernel command line (and rd.quell.NAME= th
     }
     text += "
 Exit status: 0 all done, or nothing to do; 1 something was left undone, the lines say what; 2 not understood, nothing was
-touched; 3 a mechanism or privilege is missing. status: 1 if the next shutdown will not be helped. examine: 1 if a DEV has no
+touched; 3 a mechanism or privilege is missing. assemble: 4 not decided yet, call again; 5 decided, and the containers whose
+UUIDs stand in /run/quell/for-mdadm are mdadm's to assemble. status: 1 if the next shutdown will not be helped. examine: 1 if a DEV has no
 IMSM metadata, or corrupt, or a volume would be refused; 3 if one cannot be read.
 ";
     text

@@ -12,7 +12,7 @@ use crate::options::{Options, Stage};
 use crate::quiesce::{self, Which};
 use crate::sys::proc::{self, Signals};
 use crate::sys::{Root, out};
-use crate::{examine, kmsg, shutdown, stage, status};
+use crate::{assemble, examine, kmsg, shutdown, stage, status};
 
 /// The root lives as long as the process: the log writes through it.
 static ROOT: OnceLock<Root> = OnceLock::new();
@@ -88,12 +88,13 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         command: match invocation.command {
             Command::Quiesce { .. } => "quiesce",
             Command::Shutdown { .. } => "shutdown",
+            Command::Assemble(_) => "assemble",
             _ => "status",
         },
         root,
-        options,
         stage,
         deadline: Deadline::in_seconds(options.timeout_s(stage)),
+        options,
         signals: Signals::block().ok(),
         dry_run: invocation.dry_run,
         json: invocation.json,
@@ -112,6 +113,7 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     match &invocation.command {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
         Command::Shutdown { verb } => shut_down(&mut context, verb.as_str(), given.is_some()),
+        Command::Assemble(ask) => assemble::run(&context, ask),
         Command::Status => status::run(&context),
         // Done before there was a machine to look at.
         Command::Examine(_) | Command::Help | Command::Version => Exit::Done,

@@ -5,8 +5,8 @@ use crate::options::{Options, Stage};
 use crate::sys::Root;
 use crate::sys::proc::Signals;
 
-/// What a command came to, as an exit status. The greatest of several counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// What a command came to, as an exit status. Of several the one that matters most to a caller counts: see [`Exit::and`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exit {
     /// All done, or nothing to do.
     #[default]
@@ -17,6 +17,34 @@ pub enum Exit {
     Usage = 2,
     /// A mechanism or privilege is missing.
     Missing = 3,
+    /// `assemble`: not decided yet, call again.
+    Waiting = 4,
+    /// `assemble`: decided; the containers whose UUIDs stand in /run/quell/for-mdadm are mdadm's.
+    Mdadm = 5,
+}
+
+impl Exit {
+    /// Both, as one: 3 beats 1, 5 beats both (there is something for mdadm to do), 4 beats 5 (it is not mdadm's turn before
+    /// all is decided), and 2 beats all, as nothing was touched.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        if other.weight() > self.weight() {
+            other
+        } else {
+            self
+        }
+    }
+
+    const fn weight(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Undone => 1,
+            Self::Missing => 2,
+            Self::Mdadm => 3,
+            Self::Waiting => 4,
+            Self::Usage => 5,
+        }
+    }
 }
 
 /// Where and how a command runs.
@@ -60,5 +88,22 @@ impl Context {
     pub fn guard_s(&self) -> Option<u32> {
         let wanted = self.reboots() && self.options.lastresort_s > 0 && !self.root.is_fixture();
         wanted.then_some(self.options.lastresort_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_exits_the_one_that_matters_more_counts() {
+        use Exit::{Done, Mdadm, Missing, Undone, Usage, Waiting};
+        let rising = [Done, Undone, Missing, Mdadm, Waiting, Usage];
+        for (i, low) in rising.into_iter().enumerate() {
+            for high in rising.into_iter().skip(i) {
+                assert_eq!((low.and(high), high.and(low)), (high, high));
+            }
+        }
+        assert_eq!(rising.map(|exit| exit as u8), [0, 1, 3, 5, 4, 2]);
     }
 }

@@ -7,19 +7,13 @@
 mod json;
 mod show;
 
-use core::time::Duration;
-
 use log::error;
 
 use crate::context::Exit;
 use crate::errno::Cause;
-use crate::imsm::{Found, Member, Metadata, SectorSize, Serial, TAIL_USUAL, Unread, Verdict, read};
-use crate::sys::{Root, tail};
-use rustix::io::Errno;
-
-/// mdmon writes the metadata in two pieces: what is found corrupt in between is read again, as mdadm does.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(3);
+use crate::imsm::{Found, Member, Metadata, SectorSize, Serial, Unread, Verdict, read};
+use crate::mpb::{self, Nothing};
+use crate::sys::{Root, disks, tail};
 
 /// A DEV: its path, and its serial if it was given.
 #[derive(Clone, Debug)]
@@ -28,32 +22,6 @@ pub struct Subject {
     pub path: String,
     /// `--serial`
     pub serial: Option<Serial>,
-}
-
-/// Why there is nothing to show of a DEV.
-enum Nothing {
-    /// It cannot be read.
-    Unreadable(Errno),
-    /// Metadata is on whole disks.
-    Partition,
-    /// Sectors of a size that cannot hold metadata.
-    Sectors(u32),
-    /// No metadata, or none that can be believed.
-    Unread(Unread),
-}
-
-impl core::fmt::Display for Nothing {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Unreadable(errno) => write!(f, "cannot be read: {}", Cause(*errno)),
-            Self::Partition => f.write_str("is a partition; IMSM metadata is on whole disks"),
-            Self::Sectors(bytes) => write!(
-                f,
-                "has sectors of {bytes} bytes; IMSM metadata is on disks with 512 or 4096"
-            ),
-            Self::Unread(unread) => write!(f, "{unread}"),
-        }
-    }
 }
 
 /// What was read of a DEV.
@@ -98,9 +66,9 @@ pub fn run(root: &Root, subjects: &[Subject], as_json: bool) -> Exit {
             })),
             Err(Nothing::Unreadable(errno)) => {
                 error!("{name}: cannot be read: {}", Cause(*errno));
-                exit = exit.max(Exit::Missing);
+                exit = exit.and(Exit::Missing);
             }
-            Err(_) => exit = exit.max(Exit::Undone),
+            Err(_) => exit = exit.and(Exit::Undone),
         }
         all.push(Looked { name, disk });
     }
@@ -109,7 +77,7 @@ pub fn run(root: &Root, subjects: &[Subject], as_json: bool) -> Exit {
         .containers()
         .any(|container| container.plans().any(|plan| is_refused(&plan.verdict)));
     if refused {
-        exit = exit.max(Exit::Undone);
+        exit = exit.and(Exit::Undone);
     }
     if as_json {
         json::write(&all, found);
@@ -142,7 +110,7 @@ fn load(root: &Root, subject: &Subject) -> Result<Loaded, Nothing> {
     }
     let sector = SectorSize::of(disk.sector).ok_or(Nothing::Sectors(disk.sector))?;
     let loaded = load_as(&tail, sector, Some(tail.bytes()))?;
-    let own = || Serial::of_device(disk.serial(root, &mut [0; 256])?);
+    let own = || Serial::of_device(disks::serial(root, disk.dev, &mut [0; 256])?);
     Ok(Loaded {
         serial: subject.serial.or_else(own),
         ..loaded
@@ -154,30 +122,12 @@ fn load_as(
     sector: SectorSize,
     disk_bytes: Option<u64>,
 ) -> Result<Loaded, Nothing> {
-    let whole = usize::try_from(tail.bytes()).unwrap_or(usize::MAX);
-    let mut bytes = vec![0; TAIL_USUAL.min(whole)];
-    let mut tries = 0;
-    loop {
-        tail.read(&mut bytes).map_err(Nothing::Unreadable)?;
-        tries += 1;
-        match read(&mut bytes.clone(), sector, disk_bytes).map(drop) {
-            Ok(()) => {
-                return Ok(Loaded {
-                    bytes,
-                    sector,
-                    disk_bytes,
-                    serial: None,
-                });
-            }
-            Err(Unread::Short(need)) if need > bytes.len() && need <= whole => {
-                bytes.resize(need, 0);
-            }
-            Err(Unread::Corrupt(_)) if tries < TRIES && disk_bytes.is_some() => {
-                std::thread::sleep(PAUSE);
-            }
-            Err(unread) => return Err(Nothing::Unread(unread)),
-        }
-    }
+    Ok(Loaded {
+        bytes: mpb::load(tail, sector, disk_bytes)?,
+        sector,
+        disk_bytes,
+        serial: None,
+    })
 }
 
 fn decode<'a>(name: &'a str, loaded: &'a mut Loaded) -> Result<Disk<'a>, Nothing> {

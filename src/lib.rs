@@ -1,4 +1,4 @@
-//! quell: shuts NVMe controllers down, many at once, in the last second of shutdown.
+//! quell: assembles Intel RAID arrays at boot, and shuts NVMe controllers down, many at once, in the last second of shutdown.
 //!
 //! The rooms, in reading order:
 //!
@@ -7,13 +7,14 @@
 //!   how many at once, and which is next.
 //! * [`stage`]: where quell runs, for what, and until when ([`deadline`]).
 //! * [`quiesce`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and reports.
-//! * [`imsm`]: Intel RAID metadata, from bytes to what md must be told, pure; [`examine`] shows it.
+//! * [`imsm`]: Intel RAID metadata, from bytes to what md must be told, pure; [`examine`] shows it, [`assemble`] does it.
 //! * [`pool`]: forked workers, for all that may block.
 //! * [`sys`]: the only room with kernel files; [`name`] takes the kernel's names apart.
 //! * [`kmsg`], [`json`], [`text`] and [`errno`]: how what was found and done is told.
 //!
 //! Nothing on the shutdown path allocates: tables are statics, lines are [`text::Text`].
 
+pub mod assemble;
 pub mod capability;
 pub mod cli;
 pub mod command;
@@ -24,6 +25,7 @@ pub mod examine;
 pub mod imsm;
 pub mod json;
 pub mod kmsg;
+pub mod mpb;
 pub mod name;
 pub mod options;
 pub mod pool;

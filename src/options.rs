@@ -8,8 +8,12 @@
 //! Words are cut as the kernel cuts them (`next_arg` in `lib/cmdline.c`), so quell and the kernel agree about what
 //! stands there: white space separates except within double quotes, quotes around a whole value or a whole word go
 //! away, and what follows a bare `--` is init's.
+//!
+//! What dracut's and mdadm's words on the same line say about assembly is [`Foreign`].
 
 mod error;
+mod foreign;
+mod list;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +28,8 @@ use words::Words;
 
 pub use crate::capability::Quiesce;
 pub use error::{OptionError, SHOWN_MAX, Warning};
+pub use foreign::Foreign;
+pub use list::{LIST_MAX, List};
 pub use table::{Row, TABLE};
 
 /// Where quell runs.
@@ -104,16 +110,18 @@ pub enum Jobs {
     N(u16),
 }
 
-/// `quell.assemble`. Which arrays are listed is read where they are assembled; here the value is only checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// `quell.assemble`.
+// Options are read once and handed down by reference; a box would be the only thing that allocates.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Assemble {
     /// What mdadm would take.
     #[default]
     Auto,
     /// Nothing.
     Off,
-    /// UUIDs or names, by commas.
-    Listed,
+    /// These and no others.
+    Listed(List),
 }
 
 /// `quell.degraded`: how long a volume with missing members is waited for.
@@ -138,7 +146,7 @@ pub const JOBS_MAX: u16 = 1_024;
 pub const SECONDS_MAX: u32 = 86_400;
 
 /// Everything that can be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `quell.enable`: false is do nothing at all.
     pub enable: bool,
@@ -218,7 +226,7 @@ impl Options {
             let shadowed = *rd_seen && !rd;
             *rd_seen |= rd;
             // A word that does not count is still read: a typo is worth a line wherever it stands.
-            let mut scratch = options;
+            let mut scratch = options.clone();
             let target = if shadowed { &mut scratch } else { &mut options };
             if let Err(error) = target.apply(row, value) {
                 target.reset(row.key);
@@ -312,8 +320,7 @@ impl Options {
                 self.assemble = match word {
                     "auto" => Assemble::Auto,
                     "off" => Assemble::Off,
-                    _ if listed(word) => Assemble::Listed,
-                    _ => return Err(bad()),
+                    _ => Assemble::Listed(List::parse(word).ok_or_else(bad)?),
                 }
             }
             Key::Degraded => {
@@ -393,11 +400,4 @@ fn widths(word: &str) -> Option<[Option<u16>; Class::COUNT]> {
         *widths.get_mut(Class::parse(class)?.index())? = Some(width(n)?);
     }
     Some(widths)
-}
-
-/// UUIDs or names by commas: no empty piece, nothing but visible characters.
-fn listed(word: &str) -> bool {
-    word.split(',').all(|piece| {
-        !piece.is_empty() && piece.chars().all(|c| !c.is_control() && !c.is_whitespace())
-    })
 }

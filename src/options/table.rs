@@ -94,18 +94,18 @@ pub const TABLE: &[Row] = &[
     Row {
         key: Key::Assemble,
         name: "assemble",
-        values: "auto, off, or UUIDs or names by commas",
+        values: "auto, off, or UUIDs or names by commas, 1024 bytes at most",
         default: "auto",
-        meaning: "which IMSM containers are assembled",
-        works: false,
+        meaning: "which Intel RAID arrays are assembled: those mdadm would take, none, those listed",
+        works: true,
     },
     Row {
         key: Key::Degraded,
         name: "degraded",
         values: "seconds, 0 to 86400, never",
         default: "set by the initramfs",
-        meaning: "from the first member seen until a degraded volume is started",
-        works: false,
+        meaning: "from the first member seen until a volume with missing members is started; without a value: at once",
+        works: true,
     },
     Row {
         key: Key::Teardown,

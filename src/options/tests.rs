@@ -70,7 +70,7 @@ fn every_option_is_read() {
     assert_eq!(
         options,
         Options {
-            assemble: Assemble::Listed,
+            assemble: Assemble::Listed(List::parse("%").unwrap()),
             ..Options::DEFAULT
         }
     );
@@ -109,7 +109,10 @@ fn values() {
         1_024
     );
     let listed = "quell.assemble=Volume0,1af9c5c2:d5a5c7a5:6b0ec1a7:c2ab5a3d";
-    assert_eq!(clean(listed, person).assemble, Assemble::Listed);
+    let Assemble::Listed(list) = clean(listed, person).assemble else {
+        panic!("it is a list");
+    };
+    assert_eq!(Some(list.to_string().as_str()), listed.split('=').nth(1));
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn messages_are_one_clear_line() {
     assert_eq!(options, Options::DEFAULT);
     assert_eq!(
         warnings[0],
-        "quell.nonsense: unknown option (known: enable, jobs, width, timeout, lastresort, quiesce, fabrics, log); ignored"
+        "quell.nonsense: unknown option (known: enable, jobs, width, timeout, lastresort, quiesce, fabrics, assemble, degraded, log); ignored"
     );
     assert_eq!(warnings.len(), 4);
     let mut options = Options::DEFAULT;
@@ -449,6 +452,7 @@ proptest! {
     fn no_bytes_make_it_panic(line: Vec<u8>) {
         for stage in Stage::ALL {
             let _ = read(&line, stage);
+            let _ = Foreign::from_cmdline(&line, stage);
         }
     }
 

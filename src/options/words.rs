@@ -6,15 +6,26 @@ const fn is_space(byte: u8) -> bool {
 }
 
 /// The words of a kernel command line as `(parameter, value)`, cut as `next_arg` in `lib/cmdline.c` does it; ends at a
-/// bare `--` and, as a C string does, at a NUL.
+/// bare `--` (what follows is init's) and, as a C string does, at a NUL.
 pub(super) struct Words<'a> {
     rest: &'a [u8],
+    /// A bare `--` is a word like any other.
+    to_the_end: bool,
 }
 
 impl<'a> Words<'a> {
     pub(super) fn new(line: &'a [u8]) -> Self {
         Self {
             rest: line.split(|b| *b == 0).next().unwrap_or_default(),
+            to_the_end: false,
+        }
+    }
+
+    /// The same to the end of the line, as user space reads it: dracut, mdadm and udev know no `--`.
+    pub(super) fn all(line: &'a [u8]) -> Self {
+        Self {
+            to_the_end: true,
+            ..Self::new(line)
         }
     }
 }
@@ -60,7 +71,7 @@ impl<'a> Iterator for Words<'a> {
             None if quoted => (unquote(param), None),
             None => (param, None),
         };
-        if value.is_none() && param == b"--" {
+        if value.is_none() && param == b"--" && !self.to_the_end {
             self.rest = &[];
             return None;
         }
