@@ -12,15 +12,19 @@
 //! | [`proc`] | pid 1's command line, containers, kdump, signals |
 //! | [`memory`] | /proc/self/maps: memory locks |
 //! | [`kmsg`] | the kernel's log, read |
-//! | [`tail`] | the end of a disk or file, read; a disk's size, sectors and serial |
+//! | [`disks`] | /sys/block: disks that can be IMSM members, their serials, controllers and holders |
+//! | [`tail`] | the end of a disk or file, read |
+//! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
 //! | [`out`] | standard output and error |
 
 pub mod block;
 pub mod claims;
+pub mod disks;
 pub mod identify;
 mod kcmp;
 pub mod kmsg;
 mod loopback;
+pub mod md;
 pub mod memory;
 pub mod nvme;
 pub mod out;

@@ -1,4 +1,7 @@
-//! The end of a disk or of a file, and what a disk says of itself: for reading metadata, never for writing.
+//! The end of a disk or of a file, for reading metadata, never for writing.
+//!
+//! Disks are read past the page cache (open(2), O_DIRECT): md writes to its members below it, so what an earlier read left
+//! there is stale.
 #![allow(unsafe_code)]
 
 use rustix::fd::OwnedFd;
@@ -6,6 +9,7 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, ioctl, opcode};
 
+use super::disks::Disk;
 use super::{Dev, Root};
 use crate::path;
 
@@ -13,17 +17,20 @@ use crate::path;
 pub struct Tail {
     fd: OwnedFd,
     bytes: u64,
-    disk: Option<Disk>,
+    /// A fixture's file has only the end of its disk: what is before.
+    before: u64,
+    disk: Option<Device>,
 }
 
-/// What only a disk has.
+/// What only a block device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disk {
+pub struct Device {
     /// Bytes of a logical sector.
     pub sector: u32,
     /// It is a partition.
     pub is_partition: bool,
-    dev: Dev,
+    /// Its number.
+    pub dev: Dev,
 }
 
 /// Opens a block device or a file. EOPNOTSUPP: it is neither, or it is a device below a fixture root, which is asked
@@ -35,15 +42,18 @@ pub fn open(root: &Root, path: &str) -> Result<Tail, Errno> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Tail {
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            before: 0,
             fd,
             disk: None,
         }),
         FileType::BlockDevice if !root.is_fixture() => {
             let dev = Dev(stat.st_rdev);
-            let partition = sysfs(dev, "partition");
+            let partition = path!("/sys/dev/block/{}:{}/partition", dev.major(), dev.minor());
+            read_past_cache(&fd);
             Ok(Tail {
                 bytes: size(&fd)?,
-                disk: Some(Disk {
+                before: 0,
+                disk: Some(Device {
                     sector: rustix::fs::ioctl_blksszget(&fd)?,
                     is_partition: root.exists(partition.as_str()),
                     dev,
@@ -55,57 +65,106 @@ pub fn open(root: &Root, path: &str) -> Result<Tail, Errno> {
     }
 }
 
+/// Opens the disk that sysfs showed; blocks where it hangs. ENODEV: the node is another device's. Below a fixture root the
+/// file in the node's place is the disk, or the last of it.
+pub fn open_disk(root: &Root, disk: &Disk) -> Result<Tail, Errno> {
+    let node = path!("/dev/{}", disk.name);
+    let fd = root.open(node.as_str(), OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let stat = rustix::fs::fstat(&fd)?;
+    let bytes = disk.sectors.saturating_mul(512);
+    let before = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice if !root.is_fixture() && stat.st_rdev == disk.dev.0 => {
+            read_past_cache(&fd);
+            0
+        }
+        FileType::RegularFile if root.is_fixture() => {
+            bytes.saturating_sub(u64::try_from(stat.st_size).unwrap_or(0))
+        }
+        _ => return Err(Errno::NODEV),
+    };
+    Ok(Tail {
+        fd,
+        bytes,
+        before,
+        disk: Some(Device {
+            sector: disk.sector,
+            is_partition: false,
+            dev: disk.dev,
+        }),
+    })
+}
+
+/// Where that cannot be, the cache will do.
+fn read_past_cache(fd: &OwnedFd) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT);
+    }
+}
+
+/// What O_DIRECT asks for: memory and position at multiples of the largest sectors that hold metadata.
+#[repr(align(4096))]
+struct Aligned([u8; 4 * Self::UNIT as usize]);
+
+impl Aligned {
+    const UNIT: u64 = 4096;
+}
+
 impl Tail {
     /// How large all of it is.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What only a disk has; `None` for a file.
-    pub fn disk(&self) -> Option<Disk> {
+    /// What only a block device has; `None` for a file.
+    pub fn disk(&self) -> Option<Device> {
         self.disk
     }
 
     /// Reads its last `buf.len()` bytes. EIO: it is shorter, or has become so.
     pub fn read(&self, buf: &mut [u8]) -> Result<(), Errno> {
-        let mut at = self.bytes.checked_sub(buf.len() as u64).ok_or(Errno::IO)?;
+        let at = self.bytes.checked_sub(buf.len() as u64).ok_or(Errno::IO)?;
+        self.read_bytes(at, buf)
+    }
+
+    /// Fills `buf` from that sector of 512 bytes on. EIO: there is not as much.
+    pub fn read_at(&self, sector: u64, buf: &mut [u8]) -> Result<(), Errno> {
+        self.read_bytes(sector.checked_mul(512).ok_or(Errno::IO)?, buf)
+    }
+
+    fn read_bytes(&self, at: u64, buf: &mut [u8]) -> Result<(), Errno> {
+        let mut at = at.checked_sub(self.before).ok_or(Errno::IO)?;
         let mut rest = buf;
+        let mut aligned = Aligned([0; _]);
         while !rest.is_empty() {
-            let n = rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut *rest, at))?;
-            if n == 0 {
-                return Err(Errno::IO);
-            }
+            let skip = at % Aligned::UNIT;
+            let n = self.read_aligned(at - skip, &mut aligned)?;
+            // As much as sectors of 4096 bytes could shift it, so it is small.
+            let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+            let found = aligned.0.get(skip..n).unwrap_or_default();
+            let n = found.len().min(rest.len());
+            let (now, later) = rest.split_at_mut_checked(n).ok_or(Errno::IO)?;
+            now.copy_from_slice(
+                found
+                    .get(..n)
+                    .filter(|found| !found.is_empty())
+                    .ok_or(Errno::IO)?,
+            );
             at += n as u64;
-            rest = rest
-                .split_at_mut_checked(n)
-                .map_or(&mut [], |(_, rest)| rest);
+            rest = later;
         }
         Ok(())
     }
-}
 
-/// The most a SCSI serial may have: more is no serial to mdadm.
-const SCSI_SERIAL_MAX: usize = 50;
-
-impl Disk {
-    /// What it says its serial is, as it says it: an NVMe controller's (or subsystem's) `serial`, or the payload of the VPD
-    /// page 0x80 that the kernel keeps of a SCSI or ATA disk (SPC: 4 bytes of head, the last of them the length).
-    pub fn serial<'b>(&self, root: &Root, buf: &'b mut [u8; 256]) -> Option<&'b [u8]> {
-        let nvme = sysfs(self.dev, "device/serial");
-        let nvme = root.read(nvme.as_str(), &mut *buf).map_or(0, <[u8]>::len);
-        if nvme > 0 {
-            return buf.get(..nvme);
+    fn read_aligned(&self, at: u64, buf: &mut Aligned) -> Result<usize, Errno> {
+        loop {
+            let read = rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut buf.0, at));
+            let flags = rustix::fs::fcntl_getfl(&self.fd)?;
+            if read != Err(Errno::INVAL) || !flags.contains(OFlags::DIRECT) {
+                return read;
+            }
+            rustix::fs::fcntl_setfl(&self.fd, flags - OFlags::DIRECT)?;
         }
-        let page = sysfs(self.dev, "device/vpd_pg80");
-        let read = root.read(page.as_str(), &mut *buf).ok()?.len();
-        let len = usize::from(*buf.get(3)?);
-        let payload = buf.get(4..read.min(4 + len))?;
-        (1..=SCSI_SERIAL_MAX).contains(&len).then_some(payload)
     }
-}
-
-fn sysfs(dev: Dev, file: &str) -> super::Path {
-    path!("/sys/dev/block/{}:{}/{file}", dev.major(), dev.minor())
 }
 
 /// BLKGETSIZE64 of linux/fs.h: bytes of a block device.
@@ -135,30 +194,30 @@ mod tests {
         assert_eq!(open(&root, "none").err(), Some(Errno::NOENT));
         assert_eq!(open(&root, ".").err(), Some(Errno::OPNOTSUPP));
     }
-
     #[test]
-    fn serials_of_sysfs() {
+    fn a_fixtures_file_is_the_last_of_its_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let at = |minor: u32| dir.path().join(format!("sys/dev/block/8:{minor}/device"));
-        for minor in 0..4 {
-            std::fs::create_dir_all(at(minor)).unwrap();
-        }
-        std::fs::write(at(0).join("serial"), "S4EVNX0M      \n").unwrap();
-        std::fs::write(at(1).join("vpd_pg80"), b"\0\x80\0\x08  WD-1234trailing").unwrap();
-        std::fs::write(at(2).join("vpd_pg80"), b"\0\x80\0\0").unwrap();
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        let content: Vec<u8> = (0..40_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(dir.path().join("dev/sda"), &content).unwrap();
         let root = Root::below(dir.path().as_os_str()).unwrap();
-        let serial = |minor| {
-            let disk = Disk {
-                sector: 512,
-                is_partition: false,
-                dev: Dev(rustix::fs::makedev(8, minor)),
-            };
-            let mut buf = [0; 256];
-            disk.serial(&root, &mut buf).map(<[u8]>::to_vec)
+        let disk = |sectors| Disk {
+            name: crate::text::Text::of(format_args!("sda")),
+            dev: Dev(0),
+            diskseq: 0,
+            sectors,
+            sector: 4096,
         };
-        assert_eq!(serial(0), Some(b"S4EVNX0M".to_vec()));
-        assert_eq!(serial(1), Some(b"  WD-123".to_vec()));
-        assert_eq!(serial(2), None);
-        assert_eq!(serial(3), None);
+        let tail = open_disk(&root, &disk(1000)).unwrap();
+        assert_eq!((tail.bytes(), tail.disk().unwrap().sector), (512_000, 4096));
+        let mut buf = [0; 30_000];
+        tail.read(&mut buf).unwrap();
+        assert_eq!(buf, content[10_000..]);
+        let mut buf = [0; 512];
+        tail.read_at(999, &mut buf).unwrap();
+        assert_eq!(buf, content[40_000 - 512..]);
+        assert_eq!(tail.read_at(1000, &mut buf).err(), Some(Errno::IO));
+        assert_eq!(tail.read_at(0, &mut buf).err(), Some(Errno::IO));
+        assert_eq!(tail.read_at(u64::MAX, &mut buf).err(), Some(Errno::IO));
     }
 }
