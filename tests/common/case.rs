@@ -27,6 +27,8 @@
 //! | `no PATH` | not there, nor anything below it |
 //! | `controller NAME WHERE [KEY=VALUE...]` | all that a kernel shows of it: see `controller.rs` |
 //! | `function ADDRESS DRIVER` | a PCI function of NVMe's class |
+//! | `disk NAME [KEY=VALUE...]` | a whole disk, perhaps a member of an Intel RAID container: see `disk.rs` |
+//! | `md NAME KEY=VALUE...` | an array of such disks |
 //! | `mount DISK POINT TYPE`, `mount MAJOR:MINOR=SOURCE POINT TYPE` | |
 //! | `holder DISK NAME [DM-NAME]` | an md, dm or bcache on it |
 //! | `process PID COMM [FILE...]` | with these open |
@@ -59,7 +61,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use super::tree::{Node, Pipes, Tree, addresses, look, look_and_age};
-use super::{controller, folder, quell};
+use super::{controller, disk, folder, quell};
 
 /// Runs a fixture; the error says what was expected and what came.
 pub(crate) fn run(text: &str) -> Result<(), String> {
@@ -233,6 +235,8 @@ fn edit(tree: &mut Tree, line: &str) -> Result<(), String> {
         ["function", address, driver] => {
             return controller::function(tree, address, driver).map(drop);
         }
+        ["disk", name, rest @ ..] => return disk::disk(tree, name, rest),
+        ["md", name, rest @ ..] => return disk::md(tree, name, rest),
         ["mount", device, point, kind] => return controller::mount(tree, device, point, kind),
         ["holder", below, name] => return controller::holder(tree, below, name, None),
         ["holder", below, name, dm] => return controller::holder(tree, below, name, Some(dm)),

@@ -21,18 +21,18 @@ impl<'a> Words<'a> {
         Ok(Self(pairs))
     }
 
-    fn get(&self, key: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a str> {
         self.0
             .iter()
             .find(|(k, _)| *k == key)
             .map(|(_, value)| *value)
     }
 
-    fn or(&self, key: &str, default: &'a str) -> &'a str {
+    pub(crate) fn or(&self, key: &str, default: &'a str) -> &'a str {
         self.get(key).unwrap_or(default)
     }
 
-    fn number(&self, key: &str, default: u32) -> Result<u32, String> {
+    pub(crate) fn number(&self, key: &str, default: u32) -> Result<u32, String> {
         self.get(key).map_or(Ok(default), |value| {
             value
                 .parse()
@@ -65,22 +65,43 @@ const KEYS: &[&str] = &[
     "heads", "delayed", "rtd3e", "model", "serial", "nqn",
 ];
 
-/// The folder of a PCI function, behind a root port of its own.
+/// The folder of a PCI function, behind a root port of its own; that of a domain of five digits is below the VMD that made
+/// the domain (drivers/pci/controller/vmd.c).
 fn pci_folder(address: &str) -> Result<String, String> {
     let bad = || format!("{address}: no PCI address");
     let (domain, rest) = address.split_once(':').ok_or_else(bad)?;
     let (bus, _) = rest.split_once(':').ok_or_else(bad)?;
     let bus = u8::from_str_radix(bus, 16).map_err(|_| bad())?;
+    let above = match domain.len() {
+        4 => String::new(),
+        _ => format!("pci0000:00/{VMD}/"),
+    };
     Ok(format!(
-        "sys/devices/pci{domain}:00/{domain}:00:{:02x}.{}/{address}",
+        "sys/devices/{above}pci{domain}:00/{domain}:00:{:02x}.{}/{address}",
         bus >> 3,
         bus & 7
     ))
 }
 
+/// The one VMD.
+const VMD: &str = "0000:00:0e.0";
+
+/// Makes a PCI function that is part of the processor or its chipset.
+pub(crate) fn root_function(tree: &mut Tree, address: &str, vendor: &str, class: &str) {
+    let dir = format!("sys/devices/pci0000:00/{address}");
+    for (file, text) in [("class", class), ("vendor", vendor)] {
+        tree.file(&format!("{dir}/{file}"), format!("{text}\n"));
+    }
+    tree.link(&format!("{dir}/subsystem"), "sys/bus/pci");
+    tree.link(&format!("sys/bus/pci/devices/{address}"), &dir);
+}
+
 /// Makes a PCI function of NVMe's class: `pci ADDRESS DRIVER`.
 pub(crate) fn function(tree: &mut Tree, address: &str, driver: &str) -> Result<String, String> {
     let dir = pci_folder(address)?;
+    if dir.contains(VMD) {
+        root_function(tree, VMD, "0x8086", "0x010400");
+    }
     for (file, text) in [
         ("class", "0x010802\n"),
         ("vendor", "0x1b36\n"),
@@ -325,7 +346,7 @@ fn disk(tree: &mut Tree, parent: &str, numbers: &str, parts: u32) {
 }
 
 /// A block device, whole or partition.
-fn block(tree: &mut Tree, dir: &str, name: &str, dev: &str) {
+pub(crate) fn block(tree: &mut Tree, dir: &str, name: &str, dev: &str) {
     tree.file(&format!("{dir}/dev"), format!("{dev}\n"));
     tree.file(&format!("{dir}/size"), "2097152\n");
     tree.file(&format!("{dir}/ro"), "0\n");

@@ -7,6 +7,7 @@
 
 pub(crate) mod case;
 mod controller;
+mod disk;
 pub(crate) mod tree;
 pub(crate) mod trials;
 
