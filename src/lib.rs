@@ -25,6 +25,7 @@ pub mod examine;
 pub mod imsm;
 pub mod json;
 pub mod kmsg;
+pub mod mpb;
 pub mod name;
 pub mod options;
 pub mod pool;
