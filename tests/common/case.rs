@@ -49,18 +49,18 @@
 //! | `writes PATH = TEXT` | TEXT was written over the start of this file |
 //! | `touches PATH` | it was written to, and holds in the end what it held before |
 //! | `makes PATH = TEXT` | a new file |
-//! | `replaces PATH` | it was replaced by another text |
+//! | `replaces PATH`, `replaces PATH = TEXT` | it was replaced by another text, which is TEXT |
 //!
 //! What is written, made or taken away and does not stand there is a failure, and so is a `--json` that is none.
 //! In LINE and TEXT `*` is any text, `\n`, `\t`, `\0`, `\\`, `\*` and `\xNN` are characters. `for I in A..B: LINE` stands
 //! for many, with `{I}`, `{I+N}`, `{I:02x}` replaced in each.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use super::tree::{Node, Pipes, Tree, addresses, look, look_and_age};
+use super::text::{bytes, lines_of, records, words};
+use super::tree::{Node, Pipes, Seen, Tree, look, look_and_age};
+use super::wanted::{Wanted, compare, effects, json, written};
 use super::{controller, disk, folder, quell};
 
 /// Runs a fixture; the error says what was expected and what came.
@@ -161,69 +161,6 @@ fn fill(body: &str, name: &str, value: u32) -> Option<String> {
     Some(done + rest)
 }
 
-/// The bytes a text stands for, and whether each is a `*` that stands for any text.
-fn unescape(text: &str) -> Result<Vec<(u8, bool)>, String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'\\' {
-            bytes.push((byte, byte == b'*'));
-            continue;
-        }
-        let plain = match rest.next() {
-            Some(b'n') => b'\n',
-            Some(b't') => b'\t',
-            Some(b'0') => 0,
-            Some(b'e') => 0x1b,
-            Some(b'x') => {
-                let digits: Vec<u8> = rest.by_ref().take(2).collect();
-                let digits = String::from_utf8_lossy(&digits).into_owned();
-                u8::from_str_radix(&digits, 16).map_err(|_| format!("\\x{digits}: no number"))?
-            }
-            Some(other @ (b'\\' | b'*' | b' ' | b'"')) => other,
-            other => return Err(format!("\\{:?}: no such character", other.map(char::from))),
-        };
-        bytes.push((plain, false));
-    }
-    Ok(bytes)
-}
-
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    Ok(unescape(text)?.into_iter().map(|(byte, _)| byte).collect())
-}
-
-/// Words as a shell would cut them: blanks, but not in double quotes.
-fn words(line: &str) -> Result<Vec<OsString>, String> {
-    let mut words: Vec<Vec<u8>> = Vec::new();
-    let (mut quoted, mut open) = (false, false);
-    let mut escaped = false;
-    let mut raw: Vec<String> = Vec::new();
-    for c in line.chars() {
-        match c {
-            '"' if !escaped => {
-                quoted = !quoted;
-                if !open {
-                    raw.push(String::new());
-                    open = true;
-                }
-            }
-            ' ' if !quoted && !escaped => open = false,
-            c => {
-                if !open {
-                    raw.push(String::new());
-                    open = true;
-                }
-                raw.last_mut().unwrap().push(c);
-            }
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    for word in raw {
-        words.push(bytes(&word)?);
-    }
-    Ok(words.into_iter().map(OsString::from_vec).collect())
-}
-
 /// One line of the machine.
 fn edit(tree: &mut Tree, line: &str) -> Result<(), String> {
     let plain: Vec<&str> = line.split_whitespace().collect();
@@ -279,135 +216,6 @@ fn edit(tree: &mut Tree, line: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wanted of one stream.
-#[derive(Default)]
-struct Stream {
-    whole: Vec<String>,
-    has: Vec<String>,
-    lacks: Vec<String>,
-    empty: bool,
-}
-
-#[derive(Default)]
-struct Wanted {
-    exit: Option<i32>,
-    streams: BTreeMap<&'static str, Stream>,
-    unordered: bool,
-    json: Vec<(String, String)>,
-    lengths: Vec<(String, usize)>,
-    pipes: BTreeMap<PathBuf, String>,
-    unbinds: Vec<String>,
-    writes: BTreeMap<PathBuf, String>,
-    touches: Vec<PathBuf>,
-    replaces: Vec<PathBuf>,
-    makes: BTreeMap<PathBuf, String>,
-}
-
-impl Wanted {
-    /// Takes a line; false if it is none of these.
-    fn add(&mut self, line: &str) -> Result<bool, String> {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let pair = || {
-            rest.split_once(" = ")
-                .or_else(|| Some((rest.strip_suffix(" =")?, "")))
-                .ok_or("there is no =")
-        };
-        match word {
-            "exit" => self.exit = Some(rest.parse().map_err(|_| "no number")?),
-            "unordered" => self.unordered = true,
-            "stdout" | "stderr" | "kmsg" => {
-                let name = ["stdout", "stderr", "kmsg"]
-                    .into_iter()
-                    .find(|name| *name == word)
-                    .unwrap();
-                let stream = self.streams.entry(name).or_default();
-                let (how, text) = rest.split_once(' ').unwrap_or((rest, ""));
-                let text = text.to_owned();
-                unescape(&text)?;
-                match how {
-                    "=" => stream.whole.push(text),
-                    "has" => stream.has.push(text),
-                    "lacks" => stream.lacks.push(text),
-                    "empty" => stream.empty = true,
-                    _ => return Err("=, has, lacks or empty".to_owned()),
-                }
-            }
-            "json" => match rest.split_once(" # ") {
-                Some((pointer, n)) => self
-                    .lengths
-                    .push((pointer.to_owned(), n.parse().map_err(|_| "no number")?)),
-                None => {
-                    let (pointer, value) = pair()?;
-                    self.json.push((pointer.to_owned(), value.to_owned()));
-                }
-            },
-            "unbinds" => self
-                .unbinds
-                .extend(rest.split_whitespace().map(str::to_owned)),
-            "pipe" if rest.contains(" = ") => {
-                let (path, text) = pair()?;
-                self.pipes.insert(path.into(), text.to_owned());
-            }
-            "writes" => {
-                let (path, text) = pair()?;
-                self.writes.insert(path.into(), text.to_owned());
-            }
-            "touches" => self.touches.push(rest.into()),
-            "replaces" => self.replaces.push(rest.into()),
-            "makes" => {
-                let (path, text) = pair()?;
-                self.makes.insert(path.into(), text.to_owned());
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-/// Whether bytes are what a pattern says.
-fn is(pattern: &str, text: &[u8]) -> bool {
-    fn matches(pattern: &[(u8, bool)], text: &[u8]) -> bool {
-        match pattern.split_first() {
-            None => text.is_empty(),
-            Some(((_, true), rest)) => (0..=text.len()).any(|at| matches(rest, &text[at..])),
-            Some(((byte, false), rest)) => text.first() == Some(byte) && matches(rest, &text[1..]),
-        }
-    }
-    unescape(pattern).is_ok_and(|pattern| matches(&pattern, text))
-}
-
-/// Records of the kernel's log: each write is one, without a newline.
-fn records(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut starts: Vec<usize> = (0..text.len())
-        .filter(|at| {
-            let rest = &text[*at..];
-            let digits = rest
-                .iter()
-                .skip(1)
-                .take_while(|b| b.is_ascii_digit())
-                .count();
-            rest.first() == Some(&b'<') && digits > 0 && rest[1 + digits..].starts_with(b">quell: ")
-        })
-        .collect();
-    if !text.is_empty() && starts.first() != Some(&0) {
-        starts.insert(0, 0);
-    }
-    let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    starts
-        .iter()
-        .zip(ends)
-        .map(|(from, to)| text[*from..to].to_vec())
-        .collect()
-}
-
-fn lines_of(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut lines: Vec<Vec<u8>> = text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
-    if lines.last().is_some_and(Vec::is_empty) {
-        lines.pop();
-    }
-    lines
-}
-
 /// Runs one command and compares.
 fn step(tree: &mut Tree, dir: &Path, command: &str, wanted: &Wanted) -> Result<(), String> {
     tree.unpack(dir);
@@ -420,8 +228,8 @@ fn step(tree: &mut Tree, dir: &Path, command: &str, wanted: &Wanted) -> Result<(
     let mut faults = Vec::new();
 
     // Streams.
-    let log = |all: &BTreeMap<PathBuf, super::tree::Seen>| match all.get(Path::new("dev/kmsg")) {
-        Some(super::tree::Seen {
+    let log = |all: &BTreeMap<PathBuf, Seen>| match all.get(Path::new("dev/kmsg")) {
+        Some(Seen {
             node: Node::File(bytes),
             ..
         }) => bytes.clone(),
@@ -465,7 +273,7 @@ fn step(tree: &mut Tree, dir: &Path, command: &str, wanted: &Wanted) -> Result<(
 
     // What is kept in /run is there for the next run.
     for (path, seen) in after.range(PathBuf::from("run")..) {
-        if path.starts_with("run") && !before.contains_key(path) {
+        if path.starts_with("run") && before.get(path).map(|old| &old.node) != Some(&seen.node) {
             tree.put(path.to_str().unwrap(), seen.node.clone());
         }
     }
@@ -478,192 +286,4 @@ fn step(tree: &mut Tree, dir: &Path, command: &str, wanted: &Wanted) -> Result<(
         }
     }
     Err(faults.join("\n"))
-}
-
-fn compare(
-    name: &str,
-    wanted: &Stream,
-    lines: &[Vec<u8>],
-    unordered: bool,
-    faults: &mut Vec<String>,
-) {
-    for line in &wanted.has {
-        if !lines.iter().any(|found| is(line, found)) {
-            faults.push(format!("{name} lacks: {line}"));
-        }
-    }
-    for line in &wanted.lacks {
-        if lines.iter().any(|found| is(line, found)) {
-            faults.push(format!("{name} has: {line}"));
-        }
-    }
-    if wanted.empty && !lines.is_empty() {
-        faults.push(format!("{name} is not empty"));
-    }
-    if wanted.whole.is_empty() {
-        return;
-    }
-    let mut left: Vec<&Vec<u8>> = lines.iter().collect();
-    for line in &wanted.whole {
-        let at = if unordered {
-            left.iter().position(|found| is(line, found))
-        } else {
-            left.first().filter(|found| is(line, found)).map(|_| 0)
-        };
-        match at {
-            Some(at) => drop(left.remove(at)),
-            None => {
-                faults.push(format!("{name} is not, where it should be: {line}"));
-                return;
-            }
-        }
-    }
-    for line in left {
-        faults.push(format!(
-            "{name} has more: {}",
-            String::from_utf8_lossy(line)
-        ));
-    }
-}
-
-fn json(stdout: &[u8], wanted: &Wanted, faults: &mut Vec<String>) {
-    let start: String = String::from_utf8_lossy(stdout)
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .take(12)
-        .collect();
-    if !start.starts_with("{\"schema\":1,") && !start.starts_with("{\"schema\":1}") {
-        faults.push(format!("stdout: schema is not the first key: {start}"));
-    }
-    let value: serde_json::Value = match serde_json::from_slice(stdout) {
-        Ok(value) => value,
-        Err(error) => return faults.push(format!("stdout is no JSON: {error}")),
-    };
-    for (pointer, wanted) in &wanted.json {
-        let wanted: serde_json::Value = match serde_json::from_str(wanted) {
-            Ok(wanted) => wanted,
-            Err(error) => {
-                faults.push(format!("json {pointer}: {wanted} is no JSON: {error}"));
-                continue;
-            }
-        };
-        let same = match (value.pointer(pointer), &wanted) {
-            (Some(serde_json::Value::String(found)), serde_json::Value::String(wanted)) => {
-                is(&wanted.replace('\\', "\\\\"), found.as_bytes())
-            }
-            (Some(found), wanted) => found == wanted,
-            (None, wanted) => wanted.is_null(),
-        };
-        if !same {
-            faults.push(format!(
-                "json {pointer}: {:?}, and not {wanted}",
-                value.pointer(pointer)
-            ));
-        }
-    }
-    for (pointer, n) in &wanted.lengths {
-        let found = value
-            .pointer(pointer)
-            .and_then(|v| v.as_array())
-            .map(Vec::len);
-        if found != Some(*n) {
-            faults.push(format!("json {pointer}: {found:?} entries, and not {n}"));
-        }
-    }
-}
-
-/// What has changed in the tree, which must be what is wanted.
-fn effects(
-    before: &BTreeMap<PathBuf, super::tree::Seen>,
-    after: &BTreeMap<PathBuf, super::tree::Seen>,
-    wanted: &Wanted,
-    faults: &mut Vec<String>,
-) {
-    let mut writes = wanted.writes.clone();
-    let mut touches = wanted.touches.clone();
-    let mut replaces = wanted.replaces.clone();
-    let mut makes = wanted.makes.clone();
-    for (path, old) in before {
-        let Some(new) = after.get(path) else {
-            faults.push(format!("{} has gone", path.display()));
-            continue;
-        };
-        let (Node::File(was), Node::File(now)) = (&old.node, &new.node) else {
-            if old.node != new.node {
-                faults.push(format!("{} is another: {:?}", path.display(), new.node));
-            }
-            continue;
-        };
-        if path == Path::new("dev/kmsg") || old.written == new.written {
-            continue;
-        }
-        if let Some(text) = writes.remove(path) {
-            let written = bytes(&text).unwrap();
-            let rest = was.get(written.len()..).unwrap_or_default();
-            if *now != [written.as_slice(), rest].concat() {
-                faults.push(format!(
-                    "{}: not {text} was written over {}: {}",
-                    path.display(),
-                    was.escape_ascii(),
-                    now.escape_ascii()
-                ));
-            }
-        } else if replaces.contains(path) && was != now {
-            replaces.retain(|replaced| replaced != path);
-        } else if touches.contains(path) && was == now {
-            touches.retain(|touched| touched != path);
-        } else {
-            faults.push(format!(
-                "{} was written to: {}",
-                path.display(),
-                now.escape_ascii()
-            ));
-        }
-    }
-    for (path, new) in after.iter().filter(|(path, _)| !before.contains_key(*path)) {
-        match (&new.node, makes.remove(path)) {
-            (Node::File(bytes), Some(text)) if is(&text, bytes) => {}
-            (Node::Dir, _) if makes.keys().any(|made| made.starts_with(path)) => {}
-            (node, _) => faults.push(format!("{} was made: {node:?}", path.display())),
-        }
-    }
-    for path in writes
-        .keys()
-        .chain(&touches)
-        .chain(&replaces)
-        .chain(makes.keys())
-    {
-        faults.push(format!("{} was not written to", path.display()));
-    }
-}
-
-fn written(pipes: &mut Pipes, wanted: &Wanted, faults: &mut Vec<String>) {
-    let mut written = pipes.written();
-    let unbind = Path::new("sys/bus/pci/drivers/nvme/unbind");
-    let mut unbound = addresses(&written.remove(unbind).unwrap_or_default());
-    let mut wished = wanted.unbinds.clone();
-    if wanted.unordered {
-        unbound.sort();
-        wished.sort();
-    }
-    if unbound != wished {
-        faults.push(format!("unbound: {unbound:?}, and not {wished:?}"));
-    }
-    for (path, text) in &wanted.pipes {
-        let found = written.remove(path).unwrap_or_default();
-        if !is(text, &found) {
-            faults.push(format!(
-                "{}: {}, and not {text}",
-                path.display(),
-                found.escape_ascii()
-            ));
-        }
-    }
-    for (path, text) in written {
-        faults.push(format!(
-            "{} was written to: {}",
-            path.display(),
-            text.escape_ascii()
-        ));
-    }
 }

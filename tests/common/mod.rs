@@ -8,8 +8,10 @@
 pub(crate) mod case;
 mod controller;
 mod disk;
+mod text;
 pub(crate) mod tree;
 pub(crate) mod trials;
+mod wanted;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
