@@ -8,6 +8,7 @@ mod cache;
 pub(crate) mod elf;
 mod kernels;
 mod md_wait;
+mod mdadm;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::process::Command;
 pub(crate) use apt::{Suite, unpacked, unpacked_alone};
 pub(crate) use kernels::{KERNELS, Kernel, kernel};
 pub(crate) use md_wait::md_with_wait;
+pub(crate) use mdadm::mdadm;
 
 /// What a command is about to do, and so which tools it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

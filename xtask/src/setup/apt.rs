@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where a package comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Suite {
     /// The running release.
+    #[default]
     Host,
     /// A release by code name, with its security and updates suites.
     Named(&'static str),

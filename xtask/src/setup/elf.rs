@@ -17,10 +17,15 @@ const LIBRARY_DIRS: &[&str] = &[
     "usr/lib/systemd",
 ];
 
-/// The files that `program` (a path inside `tree`) needs, itself among them: (path in the initramfs, file on the host).
+/// The files that `program` (a path inside `tree`, or below its /usr, where newer releases have all of theirs) needs, itself
+/// among them: (path in the initramfs, file on the host).
 pub(crate) fn with_libraries(tree: &Path, program: &str) -> Result<Vec<(String, PathBuf)>> {
     let program = program.trim_start_matches('/');
-    let mut files = vec![(program.to_owned(), tree.join(program))];
+    let file = [tree.join(program), tree.join("usr").join(program)]
+        .into_iter()
+        .find(|path| path.exists())
+        .with_context(|| format!("no {program} in {}", tree.display()))?;
+    let mut files = vec![(program.to_owned(), file)];
     let mut seen = BTreeSet::new();
     let mut next = 0;
     while let Some((_, file)) = files.get(next).cloned() {

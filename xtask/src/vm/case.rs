@@ -1,7 +1,8 @@
 //! A case: one TOML file below `tests/vm/` with the machine it wants, what runs in it and what must be seen.
 
 use super::checks::See;
-use super::machine::{Drive, Machine};
+use super::drives::Drive;
+use super::machine::Machine;
 use crate::setup::{self, KERNELS};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -72,6 +73,8 @@ struct Wanted {
     cpus: Option<u32>,
     append: String,
     modules: Option<Vec<String>>,
+    /// The version of mdadm and mdmon at /sbin; none where it says nothing.
+    mdadm: Option<String>,
     tools: Vec<String>,
     qemu: Vec<String>,
     /// The md module with the wait in HOT_REMOVE_DISK, at `/case/md-mod.ko`, for the script to load before any other of md's.
@@ -106,6 +109,9 @@ impl Case {
         }
         for see in &case.see {
             see.validate()?;
+        }
+        for drive in &case.machine.drive {
+            drive.validate()?;
         }
         for kernel in &case.kernels {
             if !KERNELS.contains(&kernel.as_str()) {
@@ -157,6 +163,10 @@ impl Case {
         }
         for drive in &wanted.drive {
             machine = machine.drive(drive.clone());
+        }
+        // Before the tools: they have to be of the same release.
+        if let Some(version) = &wanted.mdadm {
+            machine = machine.mdadm(version)?;
         }
         for tool in &wanted.tools {
             machine = machine.tool(tool)?;

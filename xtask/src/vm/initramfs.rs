@@ -1,6 +1,6 @@
 //! The initramfs of a VM: busybox, kernel modules, the test module, the case's script, and what else is asked for.
 
-use crate::setup::{self, Kernel};
+use crate::setup::{self, Kernel, Suite};
 use anyhow::{Context, Result, bail};
 use cpio::newc::Builder;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,11 @@ const MODULES: &[&str] = &[
     "loop",
     "dm-mod",
     "dm-delay",
-    "raid1",
+    "md-mod",
     "raid0",
+    "raid1",
+    "raid10",
+    "raid456",
     "brd",
     "overlay",
     "configfs",
@@ -48,6 +51,8 @@ const MODULES: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     entries: BTreeMap<String, Entry>,
+    /// Where programs come from. They share their libraries, so it is one release for all of them.
+    suite: Suite,
 }
 
 #[derive(Clone, Debug)]
@@ -73,19 +78,24 @@ impl Contents {
         self.put(path, Entry::Link(target.to_owned()));
     }
 
+    /// mdadm and mdmon of a version, at /sbin where mdadm and quell look for mdmon.
+    pub(crate) fn mdadm(&mut self, version: &str) -> Result<()> {
+        let mdadm = setup::mdadm(version)?;
+        self.suite = mdadm.suite;
+        for program in ["mdadm", "mdmon"] {
+            for (to, from) in mdadm.files(program)? {
+                self.file(&to, &from, 0o755);
+            }
+        }
+        Ok(())
+    }
+
     /// A program from a Debian package with the libraries it needs, to be found in PATH: `iproute2:sbin/tc`.
     pub(crate) fn tool(&mut self, spec: &str) -> Result<()> {
         let (package, program) = spec
             .split_once(':')
             .with_context(|| format!("a tool is PACKAGE:PATH, not {spec}"))?;
-        let tree = setup::unpacked(setup::Suite::Host, &[package])?;
-        // Newer releases have everything below /usr.
-        let merged = format!("usr/{program}");
-        let program = if tree.join(program).exists() {
-            program
-        } else {
-            &merged
-        };
+        let tree = setup::unpacked(self.suite, &[package])?;
         let files = setup::elf::with_libraries(&tree, program)?;
         for (n, (to, from)) in files.iter().enumerate() {
             let name = to.rsplit('/').next().unwrap_or_default();

@@ -1,45 +1,13 @@
 //! What a VM is made of. `Machine::boot` runs a script in it.
 
 use super::console::Line;
+use super::drives::{self, Drive};
 use super::initramfs::Contents;
 use super::qemu::{self, Boot};
 use crate::setup::{self, Kernel};
 use anyhow::{Context, Result};
-use serde::Deserialize;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
-
-/// One NVMe subsystem of a VM.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Drive {
-    /// How many such drives.
-    pub(crate) count: u32,
-    /// Controllers, each on a PCI address of its own, that share the namespaces.
-    pub(crate) controllers: u32,
-    /// Namespaces; 0 is a drive without any.
-    pub(crate) namespaces: u32,
-    /// Logical block size.
-    pub(crate) block: u32,
-    /// SR-IOV virtual functions that can be enabled.
-    pub(crate) vfs: u32,
-    /// Size of each namespace, in MiB. The files are sparse.
-    pub(crate) mib: u64,
-}
-
-impl Default for Drive {
-    fn default() -> Self {
-        Self {
-            count: 1,
-            controllers: 1,
-            namespaces: 1,
-            block: 512,
-            vfs: 0,
-            mib: 64,
-        }
-    }
-}
 
 /// A VM, ready to be booted any number of times.
 #[derive(Clone, Debug)]
@@ -49,7 +17,8 @@ pub(crate) struct Machine {
     cpus: u32,
     append: String,
     drives: Vec<Drive>,
-    modules: Vec<String>,
+    boot: usize,
+    modules: Option<Vec<String>>,
     qemu: Vec<String>,
     timeout: Duration,
     contents: Contents,
@@ -65,7 +34,8 @@ impl Machine {
             cpus: 2,
             append: String::new(),
             drives: Vec::new(),
-            modules: vec!["nvme".to_owned()],
+            boot: 1,
+            modules: None,
             qemu: Vec::new(),
             timeout: Duration::from_secs(300),
             contents: Contents::default(),
@@ -105,9 +75,17 @@ impl Machine {
         self
     }
 
-    /// The modules loaded before the script runs (`nvme` unless set).
+    /// The same machine in its `number`-th boot, from 1: some drives may be there in others only.
+    pub(crate) fn nth(&self, number: usize) -> Self {
+        Self {
+            boot: number,
+            ..self.clone()
+        }
+    }
+
+    /// The modules loaded before the script runs (unless set, what the drives need).
     pub(crate) fn modules(mut self, modules: &[String]) -> Self {
-        self.modules = modules.to_vec();
+        self.modules = Some(modules.to_vec());
         self
     }
 
@@ -121,6 +99,12 @@ impl Machine {
     pub(crate) fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    /// mdadm and mdmon of this version, at /sbin. Tools that are asked for later come from the same release.
+    pub(crate) fn mdadm(mut self, version: &str) -> Result<Self> {
+        self.contents.mdadm(version)?;
+        Ok(self)
     }
 
     /// A program from a Debian package, found in the VM's PATH: `iproute2:sbin/tc`.
@@ -169,10 +153,12 @@ impl Machine {
         let run = tempfile::tempdir().context("no temporary folder for a VM")?;
         let initramfs = run.path().join("initramfs");
         let mut contents = self.contents.clone();
-        contents.boot(&self.kernel, &self.modules, script)?;
+        let needed = || drives::modules(&self.drives);
+        let modules = self.modules.clone().unwrap_or_else(needed);
+        contents.boot(&self.kernel, &modules, script)?;
         contents.write(&initramfs)?;
         let mut arguments = self.base(&initramfs);
-        arguments.extend(self.drive_arguments(disks)?);
+        arguments.extend(drives::arguments(&self.drives, disks, self.boot)?);
         let place = disks.display().to_string();
         arguments.extend(self.qemu.iter().map(|word| word.replace("{disks}", &place)));
         qemu::run(&arguments, run.path(), self.timeout, on_line)
@@ -215,92 +201,5 @@ impl Machine {
         ]
         .map(str::to_owned)
         .to_vec()
-    }
-
-    /// Each controller behind a root port of its own: buses 1, 2, ... in order.
-    fn drive_arguments(&self, disks: &Path) -> Result<Vec<String>> {
-        let mut out = Vec::new();
-        let mut add = |option: &str, value: String| out.extend([option.to_owned(), value]);
-        let mut port = 0_u32;
-        let each = self
-            .drives
-            .iter()
-            .flat_map(|drive| (0..drive.count).map(move |_| drive));
-        for (number, drive) in each.enumerate() {
-            let mut backends = Vec::new();
-            for namespace in 1..=drive.namespaces {
-                let id = format!("d{number}n{namespace}");
-                let file = disks.join(format!("{id}.raw"));
-                if !file.exists() {
-                    fs::File::create(&file)?.set_len(drive.mib << 20)?;
-                }
-                add(
-                    "-drive",
-                    format!(
-                        "if=none,id={id},file={},format=raw,cache=unsafe",
-                        file.display()
-                    ),
-                );
-                backends.push(id);
-            }
-            let plain = drive.controllers == 1 && drive.namespaces == 1 && drive.vfs == 0;
-            if !plain {
-                add(
-                    "-device",
-                    format!("nvme-subsys,id=s{number},nqn=quell-{number}"),
-                );
-            }
-            let first = port;
-            for _ in 0..drive.controllers {
-                let multifunction = if port.is_multiple_of(8) {
-                    ",multifunction=on"
-                } else {
-                    ""
-                };
-                add(
-                    "-device",
-                    format!(
-                        "pcie-root-port,id=rp{port},bus=pcie.0,chassis={},slot={port},addr={:x}.{}{multifunction},io-reserve=0",
-                        port + 1,
-                        4 + port / 8,
-                        port % 8
-                    ),
-                );
-                let mut device = format!("nvme,id=c{port},bus=rp{port},serial=QUELL{number:04}");
-                if plain {
-                    device += &format!(
-                        ",drive=d{number}n1,logical_block_size={0},physical_block_size={0}",
-                        drive.block
-                    );
-                } else {
-                    device += &format!(",subsys=s{number}");
-                }
-                if drive.vfs > 0 {
-                    // Two queue pairs and one vector for each function; the rest stays with the physical one.
-                    device += &format!(
-                        ",sriov_max_vfs={0},sriov_vq_flexible={1},sriov_vi_flexible={0},max_ioqpairs={2},msix_qsize={3}",
-                        drive.vfs,
-                        drive.vfs * 2,
-                        drive.vfs * 2 + 4,
-                        drive.vfs + 5
-                    );
-                }
-                add("-device", device);
-                port += 1;
-            }
-            if !plain {
-                for (n, id) in backends.iter().enumerate() {
-                    add(
-                        "-device",
-                        format!(
-                            "nvme-ns,bus=c{first},drive={id},nsid={},shared=on,logical_block_size={1},physical_block_size={1}",
-                            n + 1,
-                            drive.block
-                        ),
-                    );
-                }
-            }
-        }
-        Ok(out)
     }
 }

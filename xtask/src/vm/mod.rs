@@ -1,12 +1,13 @@
 //! The VM bench: stock kernels in QEMU with as many NVMe controllers as a case asks for.
 //!
-//! `case` says what a file may hold, `machine` what a VM is made of, `initramfs` what it boots into, `qemu` runs it,
+//! `case` says what a file may hold, `machine` what a VM is made of, `drives` its disks, `initramfs` what it boots into, `qemu` runs it,
 //! `console` reads what it said and `checks` judges that; `stale` ends what a run that was killed has left. The test module
 //! in `tests/slow_nvme` is the ground truth for how many controllers were in flight.
 
 mod case;
 mod checks;
 mod console;
+mod drives;
 mod initramfs;
 mod machine;
 mod qemu;
@@ -26,7 +27,8 @@ pub(crate) use console::Line;
 #[allow(unused_imports, reason = "what demo and bench stand on")]
 pub(crate) use {
     console::Event,
-    machine::{Drive, Machine},
+    drives::{Drive, Kind},
+    machine::Machine,
     qemu::{Boot, Exit},
 };
 
@@ -110,12 +112,13 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
 fn boots(case: &Case, machine: &Machine, live: bool) -> Result<Vec<Boot>> {
     let disks = tempfile::tempdir()?;
     let mut boots = Vec::new();
-    for script in case.scripts() {
+    for (n, script) in case.scripts().iter().enumerate() {
         let mut show = |line: &Line| {
             if live {
                 println!("{:7.2} {}", line.wall.as_secs_f64(), raw(line));
             }
         };
+        let machine = machine.nth(n + 1);
         boots.push(machine.boot(disks.path(), script, &mut show)?);
     }
     Ok(boots)

@@ -46,6 +46,36 @@ pid1_is() {
 	mount --bind /tmp/.pid1 /proc/1/cmdline
 }
 
+# --- Disks of any kind ---
+# serial_of nvme0n1: what the drive says its serial number is, without blanks.
+serial_of() {
+	if [ -e "/sys/block/$1/device/vpd_pg80" ]; then
+		tail -c +5 "/sys/block/$1/device/vpd_pg80" | tr -d ' '
+	else
+		tr -d ' \n' <"/sys/block/$1/device/serial"
+	fi
+}
+# disk_of SERIAL: its kernel name.
+disk_of() {
+	for _b in /sys/block/nvme*n[0-9]* /sys/block/sd*; do
+		if [ -e "$_b" ] && [ "$(serial_of "${_b##*/}")" = "$1" ]; then
+			echo "${_b##*/}"
+			return 0
+		fi
+	done
+	return 1
+}
+# wait_disks SERIAL...
+wait_disks() { for _w in "$@"; do until_true 60 disk_of "$_w" >/dev/null; done; }
+# dev SERIAL: /dev/sda
+dev() { echo "/dev/$(disk_of "$1")"; }
+
+# --- Intel RAID ---
+# mdadm takes IMSM metadata below any controller, and starts mdmon itself.
+export IMSM_NO_PLATFORM=1 MDADM_NO_SYSTEMCTL=1
+# sync_is idle md126: what md does with its members.
+sync_is() { [ "$(cat "/sys/block/$2/md/sync_action")" = "$1" ]; }
+
 # --- NVMe ---
 # drive N: the PCI address of the N-th controller, from 1, in the order in which the machine was described.
 drive() { printf '0000:%02x:00.0' "$1"; }
