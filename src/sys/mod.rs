@@ -15,6 +15,7 @@
 //! | [`disks`] | /sys/block: disks that can be IMSM members, their serials, controllers and holders |
 //! | [`tail`] | the end of a disk or file, read |
 //! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
+//! | [`program`] | other programs, run and waited for |
 //! | [`out`] | standard output and error |
 
 pub mod block;
@@ -30,6 +31,7 @@ pub mod nvme;
 pub mod out;
 pub mod pci;
 pub mod proc;
+pub mod program;
 mod remote;
 pub mod tail;
 pub mod targets;
