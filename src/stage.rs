@@ -4,7 +4,8 @@ use log::warn;
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
-use crate::options::{Options, Stage};
+use crate::options::{Foreign, Options, Stage};
+use crate::path;
 use crate::sys::Root;
 use crate::sys::proc::{CommandLine, boot_id};
 use crate::text::{Printable, Text};
@@ -120,6 +121,51 @@ pub fn options(
     Options::from_cmdline(line, stage, warnings)
 }
 
+/// The most bytes of all command lines together.
+const LINES_MAX: usize = 32 * 1024;
+
+/// Reads what others' words say about Intel RAID. In a dracut image the kernel command line goes on in files of the image
+/// and of /run, and dracut reads all of them as one line (`getcmdline` in dracut-lib.sh); a later word wins.
+pub fn foreign(root: &Root, stage: Stage) -> Foreign {
+    let mut line = Vec::new();
+    if stage == Stage::Initrd {
+        append_all(root, "/etc/cmdline.d", &mut line);
+        append(root, "/etc/cmdline", &mut line);
+    }
+    append(root, "/proc/cmdline", &mut line);
+    if stage == Stage::Initrd {
+        append_all(root, "/run/initramfs/cmdline.d", &mut line);
+    }
+    Foreign::from_cmdline(&line, stage)
+}
+
+/// Appends every `*.conf` of a folder, in the order of their names.
+fn append_all(root: &Root, dir: &str, line: &mut Vec<u8>) {
+    let mut names: Vec<String> = Vec::new();
+    // A folder that is not there has nothing to say.
+    let _ = root.entries(dir, |name| {
+        let name = core::str::from_utf8(name).ok();
+        names.extend(
+            name.filter(|name| name.ends_with(".conf"))
+                .map(str::to_owned),
+        );
+        true
+    });
+    names.sort();
+    for name in names {
+        append(root, path!("{dir}/{name}").as_str(), line);
+    }
+}
+
+/// Appends a file's words, where there is room for them.
+fn append(root: &Root, path: &str, line: &mut Vec<u8>) {
+    let mut buf = vec![0; LINES_MAX.saturating_sub(line.len())];
+    if let Ok(text) = root.read(path, &mut buf) {
+        line.extend_from_slice(text);
+        line.push(b' ');
+    }
+}
+
 const FILE: &str = "/run/quell/deadline";
 
 /// The one deadline of this shutdown's stage: an earlier call's, if it was made by the same shutdown program in the same
@@ -215,6 +261,30 @@ mod tests {
         ] {
             assert_eq!(shutting_down(&root(dir.path(), init)), want, "{init}");
         }
+    }
+
+    #[test]
+    fn all_of_dracuts_command_lines_are_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let r = root(dir.path(), "/init\0");
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(foreign(&r, Stage::Initrd), Foreign::default());
+        put("etc/cmdline.d/20-md.conf", "rd.md.imsm=0\n");
+        put("etc/cmdline.d/10-md.conf", "rd.md.imsm=1\n");
+        put("etc/cmdline.d/30-md.conf.bak", "rd.md=0\n");
+        assert_eq!(foreign(&r, Stage::Initrd).off, Some("rd.md.imsm=0"));
+        assert_eq!(foreign(&r, Stage::Person).off, None);
+        put("proc/cmdline", "quiet rd.md.imsm=1\n");
+        assert_eq!(foreign(&r, Stage::Initrd).off, None);
+        put("run/initramfs/cmdline.d/x.conf", "noiswmd rd.md=no");
+        assert_eq!(foreign(&r, Stage::Initrd).off, Some("rd.md=0"));
+        put("proc/cmdline", &"x".repeat(LINES_MAX));
+        put("run/initramfs/cmdline.d/x.conf", "");
+        assert_eq!(foreign(&r, Stage::Initrd).off, Some("rd.md.imsm=0"));
     }
 
     #[test]
