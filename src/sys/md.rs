@@ -2,6 +2,8 @@
 //!
 //! Source: Documentation/admin-guide/md.rst, and drivers/md/md.c where that is silent.
 
+pub mod links;
+pub mod map;
 pub mod mdmon;
 
 use rustix::io::Errno;
