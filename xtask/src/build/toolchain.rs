@@ -219,6 +219,7 @@ pub(super) fn with_debian() -> Result<PathBuf> {
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Clink-self-contained=no".to_owned(),
         "-Crelocation-model=static".to_owned(),
+        "-Cforce-unwind-tables=no".to_owned(),
         format!("-Lnative={}", unwinder.display()),
     ];
     let bin = tree.join("usr/bin");
