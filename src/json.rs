@@ -13,7 +13,11 @@ pub fn nothing(command: &str, why: fmt::Arguments<'_>) {
     let mut json = Json::object();
     json.number("schema", 1);
     json.text("command", format_args!("{command}"));
-    json.array("controllers");
+    // What it would have been about.
+    json.array(match command {
+        "assemble" => "containers",
+        _ => "controllers",
+    });
     json.close();
     json.text("nothing_done", why);
     json.close();

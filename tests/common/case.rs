@@ -51,7 +51,8 @@
 //! | `makes PATH = TEXT` | a new file |
 //! | `replaces PATH`, `replaces PATH = TEXT` | it was replaced by another text, which is TEXT |
 //!
-//! What is written, made or taken away and does not stand there is a failure, and so is a `--json` that is none.
+//! What is written, made or taken away and does not stand there is a failure (but for locks: folders and empty files in
+//! /run), and so is a `--json` that is none.
 //! In LINE and TEXT `*` is any text, `\n`, `\t`, `\0`, `\\`, `\*` and `\xNN` are characters. `for I in A..B: LINE` stands
 //! for many, with `{I}`, `{I+N}`, `{I:02x}` replaced in each.
 
