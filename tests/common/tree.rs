@@ -194,12 +194,7 @@ impl Tree {
         for (path, _) in there.iter().rev() {
             let text = path.to_str().unwrap_or("");
             if !self.nodes.contains_key(text) {
-                let at = dir.join(path);
-                if fs::symlink_metadata(&at).unwrap().is_dir() {
-                    fs::remove_dir(at).unwrap();
-                } else {
-                    fs::remove_file(at).unwrap();
-                }
+                take_away(&dir.join(path));
             }
         }
         let same = |path: &str, node: &Node| match (there.get(Path::new(path)), node) {
@@ -213,7 +208,7 @@ impl Tree {
             }
             let at = dir.join(path);
             if there.contains_key(Path::new(path)) {
-                fs::remove_file(&at).unwrap();
+                take_away(&at);
             }
             match node {
                 Node::Dir => fs::create_dir(&at),
@@ -229,6 +224,15 @@ impl Tree {
             }
             .unwrap_or_else(|error| panic!("{path}: {error}"));
         }
+    }
+}
+
+/// Takes away a file, or a folder with nothing in it.
+fn take_away(at: &Path) {
+    if fs::symlink_metadata(at).unwrap().is_dir() {
+        fs::remove_dir(at).unwrap();
+    } else {
+        fs::remove_file(at).unwrap();
     }
 }
 
