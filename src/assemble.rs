@@ -1,8 +1,46 @@
 //! `quell assemble`: Intel RAID containers and their volumes, brought up through md's sysfs files.
+//!
+//! Look ([`look`]: the disks and what md has; [`probe`]: the metadata), decide ([`decide`], pure), plan ([`steps`], pure:
+//! every write in order), act ([`build`], in workers), report ([`report`], [`show`]). It is called once for every disk that
+//! comes and then again and again; what one call knows and the next needs is in /run/quell ([`state`]).
+//!
+//! Not a byte is written to a disk here. What must be recorded in the metadata (that a disk is missing, that a volume is
+//! being written) mdmon records, before the volume may be written.
 
-use log::error;
+mod act;
+mod build;
+mod decide;
+mod look;
+mod naming;
+mod probe;
+mod report;
+mod show;
+mod state;
+mod steps;
+
+use log::{Level, error, info, warn};
 
 use crate::context::{Context, Exit};
+use crate::deadline::now_ms;
+use crate::errno::Cause;
+use crate::imsm::{Container, Found, Member, Plan, SlotState, Verdict};
+use crate::options::{Assemble, Degraded, Foreign, Stage};
+use crate::pool::{Ended, Pool};
+use crate::stage;
+use crate::sys::disks::{self, Disk};
+use crate::sys::lock;
+use crate::sys::md::map;
+
+use decide::{Claim, Decision, Existing, Outcome, Patience, Scene, decide};
+use probe::{Header, Probed, Reader, Wanted};
+use state::State;
+use steps::Mode;
+
+/// In the initrd a container waits so long for its disks, in seconds, unless it is told otherwise: as long as dracut's
+/// and systemd's own timers for mdadm do.
+const DEGRADED_S: u32 = 30;
+/// Another quell, or mdadm, is waited for so long, in milliseconds.
+const LOCK_MS: u64 = 10_000;
 
 /// What is asked for.
 #[derive(Debug)]
@@ -13,8 +51,483 @@ pub struct Ask {
     pub readonly: bool,
 }
 
+/// A container, what there is of it, and what is to become of it.
+struct Case<'s, 'm> {
+    /// The container.
+    container: Container<'s, 'm>,
+    /// Its volumes.
+    plans: Vec<Plan<'s>>,
+    /// What md has of it.
+    existing: Option<&'s Existing>,
+    /// What is to become of it.
+    decision: Decision,
+    /// What came of it, by volume.
+    came: Vec<act::Came>,
+}
+
 /// Assembles what is asked for.
-pub fn run(_: &Context, _: &Ask) -> Exit {
-    error!("assemble: this version cannot");
-    Exit::Missing
+pub fn run(context: &Context, ask: &Ask) -> Exit {
+    let foreign = stage::foreign(context.root, context.stage);
+    if ask.devices.is_empty() {
+        if let Some(word) = foreign.off.filter(|_| context.stage.is_hook()) {
+            return off(context, format_args!("{word}: IMSM arrays are left alone"));
+        }
+        if context.options.assemble == Assemble::Off {
+            return off(
+                context,
+                format_args!("quell.assemble=off: IMSM arrays are left to mdadm"),
+            );
+        }
+    }
+    let disks = match look::disks(context.root, ask) {
+        Ok(disks) => disks,
+        Err(why) => {
+            context.nothing(Level::Error, format_args!("{why}; nothing is done"));
+            return if ask.devices.is_empty() {
+                Exit::Missing
+            } else {
+                Exit::Usage
+            };
+        }
+    };
+    Assembly {
+        context,
+        ask,
+        foreign,
+        state: State::load(context.root),
+        hangs: false,
+    }
+    .run(&disks)
+}
+
+/// Nothing is assembled here, and that is decided.
+fn off(context: &Context, why: core::fmt::Arguments<'_>) -> Exit {
+    context.nothing(Level::Info, why);
+    let mut state = State::load(context.root);
+    state.decided = true;
+    if !context.dry_run {
+        keep(context, &state, &[]);
+    }
+    Exit::Done
+}
+
+fn keep(context: &Context, state: &State, for_mdadm: &[String]) {
+    if let Err(errno) = state.store(context.root, for_mdadm) {
+        warn!(
+            "/run/quell cannot be written: {}; the next call starts anew",
+            Cause(errno)
+        );
+    }
+}
+
+/// One call.
+struct Assembly<'a> {
+    context: &'a Context,
+    ask: &'a Ask,
+    foreign: Foreign,
+    state: State,
+    /// A disk did not answer: the next call has to look again, whatever else is the same.
+    hangs: bool,
+}
+
+impl Assembly<'_> {
+    fn run(mut self, disks: &look::Disks) -> Exit {
+        let context = self.context;
+        let disks_now = look::fingerprint(&disks.all);
+        if self.nothing_new(disks_now) {
+            return Exit::Waiting;
+        }
+        let _lock = match self.lock() {
+            Ok(lock) => lock,
+            Err(exit) => return exit,
+        };
+        let reader = Reader {
+            root: context.root,
+            disks: &disks.all,
+        };
+        let mut pool = Pool::new(context.root, &reader, 1);
+        let (probed, ended) = probe::ends(
+            &mut pool,
+            &disks.all,
+            context.deadline,
+            context.signals.as_ref(),
+        );
+        if let Some(exit) = cut(context, ended) {
+            return exit;
+        }
+        self.say_bad(&probed);
+        let mut members: Vec<Member<'_>> = probe::members(&probed).collect();
+        let found = Found::new(&mut members);
+        self.say_spares(found);
+        let map = match self.map_lock(found) {
+            Ok(map) => map,
+            Err(exit) => return exit,
+        };
+        let arrays = match look::arrays(context.root) {
+            Ok(arrays) => arrays,
+            Err(errno) => {
+                context.nothing(
+                    Level::Error,
+                    format_args!(
+                        "/sys/block cannot be read: {}; nothing is done",
+                        Cause(errno)
+                    ),
+                );
+                return Exit::Missing;
+            }
+        };
+        let named = |container: &Container<'_, '_>| {
+            let is_named = |name: &str| {
+                disks
+                    .named
+                    .iter()
+                    .filter_map(|at| disks.all.get(*at))
+                    .any(|disk| disk.name.as_str() == name)
+            };
+            disks.named.is_empty()
+                || container
+                    .members()
+                    .iter()
+                    .any(|member| is_named(member.name))
+        };
+        let mut cases: Vec<Case<'_, '_>> = Vec::new();
+        for container in found.containers().filter(named) {
+            cases.push(self.case(container, &arrays, &disks.all, &mut pool));
+        }
+        drop(pool);
+        let strangers = self.say_strangers(disks, &cases);
+        for case in &cases {
+            report::decided(case);
+        }
+        if context.dry_run {
+            return show::plan(context, &cases, self.mode(), &disks.all, &arrays).and(strangers);
+        }
+        if cases
+            .iter()
+            .any(|case| case.decision.outcome == Outcome::Goes)
+        {
+            act::carry_out(
+                context,
+                &mut cases,
+                self.mode(),
+                &disks.all,
+                &arrays,
+                map.as_ref(),
+            );
+        }
+        drop(map);
+        self.finish(&cases, disks_now).and(strangers)
+    }
+
+    /// The last call left all that can be done waiting, and neither a disk nor the end of the wait has come since.
+    fn nothing_new(&self, disks_now: u64) -> bool {
+        let context = self.context;
+        let waits = self.state.until_ms.is_none_or(|until| now_ms() < until);
+        context.stage.is_hook()
+            && !context.dry_run
+            && self.ask.devices.is_empty()
+            && !self.state.decided
+            && self.state.first_seen_ms.is_some()
+            && self.state.disks == Some(disks_now)
+            && waits
+    }
+
+    fn mode(&self) -> Mode {
+        if self.ask.readonly {
+            Mode::Readonly
+        } else {
+            Mode::Write
+        }
+    }
+
+    /// One call acts at a time. Another one is waited for.
+    fn lock(&self) -> Result<Option<rustix::fd::OwnedFd>, Exit> {
+        if self.context.dry_run {
+            return Ok(None);
+        }
+        let end = self.context.deadline.within_ms(LOCK_MS);
+        match lock::exclusive(self.context.root, "/run/quell/assemble.lock", end) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                self.context.nothing(
+                    Level::Warn,
+                    format_args!("another quell assembles; nothing is done"),
+                );
+                Err(Exit::Waiting)
+            }
+            Err(errno) => {
+                warn!(
+                    "/run/quell/assemble.lock cannot be taken: {}; two calls at once would not know of each other",
+                    Cause(errno)
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// mdadm's own lock: nobody else makes arrays while this is held. Not taken where there is nothing to make.
+    fn map_lock(&self, found: Found<'_, '_>) -> Result<Option<map::Lock>, Exit> {
+        if self.context.dry_run || found.containers().next().is_none() {
+            return Ok(None);
+        }
+        let end = self.context.deadline.within_ms(LOCK_MS);
+        map::lock(self.context.root, end)
+            .map(Some)
+            .map_err(|errno| {
+                let cause = Cause(errno);
+                self.context.nothing(
+                    Level::Error,
+                    format_args!(
+                        "mdadm's /run/mdadm/map.lock cannot be taken: {cause}; nothing is done"
+                    ),
+                );
+                if self.context.stage.is_hook() {
+                    Exit::Waiting
+                } else {
+                    Exit::Undone
+                }
+            })
+    }
+
+    /// Says which copies cannot be believed: their disks count as missing.
+    fn say_bad(&mut self, probed: &[Probed]) {
+        for probed in probed {
+            let why = match (&probed.end, probed.member()) {
+                (probe::End::Hangs, _) => {
+                    self.hangs = true;
+                    "a read does not come back".to_owned()
+                }
+                (probe::End::Bad(why), _) => why.clone(),
+                (_, Some(Err(why))) => why,
+                _ => continue,
+            };
+            warn!("{}: {why}; it is left out", probed.disk.name);
+        }
+    }
+
+    fn say_spares(&self, found: Found<'_, '_>) {
+        for spare in found.spares() {
+            info!("{}: a free spare, left alone", spare.name);
+        }
+    }
+
+    /// Named disks that are in no container.
+    fn say_strangers(&self, disks: &look::Disks, cases: &[Case<'_, '_>]) -> Exit {
+        let mut exit = Exit::Done;
+        for disk in disks.named.iter().filter_map(|at| disks.all.get(*at)) {
+            let name = disk.name.as_str();
+            let known =
+                |case: &Case<'_, '_>| case.container.members().iter().any(|m| m.name == name);
+            if !cases.iter().any(known) {
+                error!("{name} is in no IMSM container");
+                exit = Exit::Undone;
+            }
+        }
+        exit
+    }
+
+    fn case<'s, 'm>(
+        &mut self,
+        container: Container<'s, 'm>,
+        arrays: &'s look::Arrays,
+        disks: &[Disk],
+        pool: &mut Pool<'_>,
+    ) -> Case<'s, 'm> {
+        let plans: Vec<Plan<'s>> = container.plans().collect();
+        let existing = arrays.of(&container);
+        let bad_headers = self.headers(&container, &plans, disks, pool);
+        let scene = Scene {
+            existing: existing.as_ref().ok().copied().flatten(),
+            claim: self.claim(&container, &plans, disks),
+            bad_headers: &bad_headers,
+            mode: self.mode(),
+            patience: self.patience(&container),
+            now_ms: now_ms(),
+        };
+        let mut decision = decide(&container, &plans, &scene);
+        if let Err(why) = &existing {
+            decision = Decision::refused(&plans, why.clone());
+        }
+        Case {
+            came: plans.iter().map(|_| act::Came::Untouched).collect(),
+            container,
+            plans,
+            existing: existing.ok().flatten(),
+            decision,
+        }
+    }
+
+    /// Whose a container is to assemble.
+    fn claim(&self, container: &Container<'_, '_>, plans: &[Plan<'_>], disks: &[Disk]) -> Claim {
+        if !self.ask.devices.is_empty() {
+            return Claim::Ours;
+        }
+        let uuid = container.uuid();
+        if !self.foreign.uuids.is_empty()
+            && !self.foreign.uuids.has_uuid(uuid)
+            && !plans
+                .iter()
+                .any(|plan| self.foreign.uuids.has_uuid(plan.uuid))
+        {
+            return Claim::NotInUuids;
+        }
+        if let Assemble::Listed(list) = &self.context.options.assemble {
+            let listed =
+                list.has_uuid(uuid) || plans.iter().any(|p| list.has(uuid, p.uuid, p.name));
+            return if listed {
+                Claim::Ours
+            } else {
+                Claim::NotListed
+            };
+        }
+        let anywhere = self.foreign.no_platform
+            || std::env::var_os("IMSM_NO_PLATFORM").is_some_and(|v| v == "1");
+        let root = self.context.root;
+        let below = |member: &Member<'_>| {
+            let disk = disks.iter().find(|disk| disk.name.as_str() == member.name);
+            disk.is_some_and(|disk| disks::platform(root, disk).is_some())
+        };
+        if anywhere || container.members().iter().all(below) {
+            Claim::Ours
+        } else {
+            Claim::NoPlatform
+        }
+    }
+
+    fn patience(&mut self, container: &Container<'_, '_>) -> Patience {
+        let seen_ms = self.state.seen_ms(container.uuid());
+        match self.context.options.degraded {
+            Degraded::Never => Patience::Never,
+            Degraded::After(seconds) => Patience::Until(seen_ms + u64::from(seconds) * 1000),
+            Degraded::Default if self.context.stage == Stage::Initrd => {
+                Patience::Until(seen_ms + u64::from(DEGRADED_S) * 1000)
+            }
+            Degraded::Default => Patience::Never,
+        }
+    }
+
+    /// The headers that md would believe, looked at before it does.
+    fn headers(
+        &self,
+        container: &Container<'_, '_>,
+        plans: &[Plan<'_>],
+        disks: &[Disk],
+        pool: &mut Pool<'_>,
+    ) -> Vec<(u8, String)> {
+        let mut wanted = Vec::new();
+        for plan in plans
+            .iter()
+            .filter(|plan| !matches!(plan.verdict, Verdict::Refused(_)))
+        {
+            let family = container.metadata().orig_family();
+            let ppl = plan
+                .geometry
+                .ppl
+                .map(|ppl| (ppl.sector, Wanted::Ppl(family)));
+            let bitmap = plan
+                .geometry
+                .bitmap
+                .map(|bitmap| (bitmap.header, Wanted::Bitmap(plan.uuid)));
+            for (sector, what) in ppl.into_iter().chain(bitmap) {
+                let in_sync = plan.slots_that(|state| state == SlotState::InSync);
+                wanted.extend(in_sync.filter_map(|slot| {
+                    let name = slot.name?;
+                    Some(Header {
+                        at: disks.iter().position(|disk| disk.name.as_str() == name)?,
+                        volume: plan.index,
+                        sector,
+                        wanted: what,
+                    })
+                }));
+            }
+        }
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        probe::bad_headers(
+            pool,
+            disks,
+            &wanted,
+            self.context.deadline,
+            self.context.signals.as_ref(),
+        )
+        .into_iter()
+        .map(|(header, why)| (header.volume, why))
+        .collect()
+    }
+
+    /// What all of it came to, kept for the next call.
+    fn finish(&mut self, cases: &[Case<'_, '_>], disks_now: u64) -> Exit {
+        let mut exit = Exit::Done;
+        let mut for_mdadm = Vec::new();
+        let mut until = None::<u64>;
+        let mut waits = false;
+        for case in cases {
+            let one = case.exit();
+            match (&case.decision.outcome, one) {
+                (_, Exit::Mdadm) => for_mdadm.push(case.container.uuid().to_string()),
+                (Outcome::Waits(patience), _) => {
+                    waits = true;
+                    if let Patience::Until(end) = patience {
+                        until = Some(until.map_or(*end, |until| until.min(*end)));
+                    }
+                }
+                _ => {}
+            }
+            exit = exit.and(one);
+        }
+        self.state.decided = !waits;
+        self.state.disks = (!self.hangs).then_some(disks_now);
+        self.state.until_ms = until;
+        if self.ask.devices.is_empty() {
+            keep(self.context, &self.state, &for_mdadm);
+        }
+        if self.context.json {
+            show::json(cases, exit);
+        }
+        exit
+    }
+}
+
+/// The reading came to an end before it was done.
+fn cut(context: &Context, ended: Ended) -> Option<Exit> {
+    let (level, why, exit) = match ended {
+        Ended::All => return None,
+        Ended::Deadline => (Level::Error, "the time is up".to_owned(), Exit::Undone),
+        Ended::Signal(name) => (Level::Warn, format!("ended by {name}"), Exit::Undone),
+        Ended::NoWorkers(errno) => (
+            Level::Error,
+            format!("no worker process can be made: {}", Cause(errno)),
+            Exit::Missing,
+        ),
+    };
+    context.nothing(level, format_args!("{why}; nothing is done"));
+    Some(exit)
+}
+
+impl Case<'_, '_> {
+    /// What this container came to.
+    fn exit(&self) -> Exit {
+        use decide::Fate;
+        let exit = match &self.decision.outcome {
+            Outcome::Runs | Outcome::Goes => Exit::Done,
+            Outcome::Left(_) if self.decision.fates.iter().all(|fate| *fate == Fate::Waits) => {
+                Exit::Done
+            }
+            Outcome::Left(_) | Outcome::Unsafe(_) => Exit::Undone,
+            Outcome::Mdadm(_) => Exit::Mdadm,
+            Outcome::Waits(_) => Exit::Waiting,
+        };
+        let not =
+            |fate: &Fate| matches!(fate, Fate::Not(_)) && self.decision.outcome == Outcome::Goes;
+        let mut exit = exit.and(if self.decision.fates.iter().any(not) {
+            Exit::Undone
+        } else {
+            Exit::Done
+        });
+        for came in &self.came {
+            exit = exit.and(came.exit());
+        }
+        exit
+    }
 }

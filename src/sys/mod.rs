@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`nvme`] | /sys/class/nvme, /sys/class/nvme-subsystem |
 //! | [`identify`] | Identify Controller by ioctl |
+//! | [`partitions`] | BLKPG: the kernel's idea of a disk's partitions |
 //! | [`pci`] | PCI addresses, /sys/bus/pci |
 //! | [`block`] | /dev nodes, O_EXCL opens, fsync |
 //! | [`claims`] | mountinfo, swaps, holders: who has claimed a namespace |
@@ -14,6 +15,7 @@
 //! | [`kmsg`] | the kernel's log, read |
 //! | [`disks`] | /sys/block: disks that can be IMSM members, their serials, controllers and holders |
 //! | [`tail`] | the end of a disk or file, read |
+//! | [`lock`] | locks in /run |
 //! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
 //! | [`program`] | other programs, run and waited for |
 //! | [`out`] | standard output and error |
@@ -25,10 +27,12 @@ pub mod identify;
 mod kcmp;
 pub mod kmsg;
 mod loopback;
+pub mod lock;
 pub mod md;
 pub mod memory;
 pub mod nvme;
 pub mod out;
+pub mod partitions;
 pub mod pci;
 pub mod proc;
 pub mod program;

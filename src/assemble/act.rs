@@ -1,0 +1,502 @@
+//! Carries out what was decided: arrays are made, mdadm's map is written, containers are brought up side by side.
+
+use log::{error, warn};
+
+use super::build::{self, Builder, Creator, Said, Work};
+use super::decide::{Fate, Outcome};
+use super::look::Arrays;
+use super::naming::{self, Namer};
+use super::steps::{self, Mode, is_redundant};
+use super::{Case, report};
+use crate::context::{Context, Exit};
+use crate::errno::Cause;
+use crate::pool::{Bounds, Ended, Foreman, MESSAGE, Pool};
+use crate::sys::disks::Disk;
+use crate::sys::md::map;
+
+/// What came of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Came {
+    /// There was nothing to do with it.
+    #[default]
+    Untouched,
+    /// It is being brought up.
+    UnderWay,
+    /// It can be used, after so many milliseconds.
+    Usable(u32),
+    /// It runs and must not be written.
+    Readonly(String),
+    /// It was not started.
+    Failed(String),
+}
+
+impl Came {
+    /// What it makes of the exit status. What quell could not do mdadm may.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Untouched | Self::Usable(_) => Exit::Done,
+            Self::Readonly(_) => Exit::Undone,
+            Self::Failed(_) | Self::UnderWay => Exit::Mdadm,
+        }
+    }
+}
+
+/// What arrays a case's container and volumes are to be, by name.
+pub(super) struct Called {
+    /// The container's.
+    pub(super) container: String,
+    /// It is not there yet.
+    pub(super) fresh: bool,
+    /// The volumes', by index; none where one is not brought up.
+    pub(super) volumes: Vec<Option<String>>,
+}
+
+impl Called {
+    /// Takes names as they come; `next` gives one that is free, and is told what is in its way.
+    pub(super) fn new(
+        case: &Case<'_, '_>,
+        next: &mut dyn FnMut(Option<&str>) -> Option<String>,
+    ) -> Option<Self> {
+        let existing = case.existing;
+        let container = match existing {
+            Some(existing) => existing.name.clone(),
+            None => next(None)?,
+        };
+        let mut volumes = Vec::new();
+        for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
+            let known = existing.and_then(|existing| existing.volume(plan.index));
+            let known = known.map(|volume| volume.name.as_str());
+            volumes.push(match fate {
+                Fate::Start => Some(next(known)?),
+                Fate::Finish => known.map(str::to_owned),
+                _ => None,
+            });
+        }
+        Some(Self {
+            fresh: existing.is_none(),
+            container,
+            volumes,
+        })
+    }
+}
+
+/// Brings up every container that is to be.
+pub(super) fn carry_out(
+    context: &Context,
+    cases: &mut [Case<'_, '_>],
+    mode: Mode,
+    disks: &[Disk],
+    arrays: &Arrays,
+    map: Option<&map::Lock>,
+) {
+    let going: Vec<usize> = (0..cases.len())
+        .filter(|at| {
+            cases
+                .get(*at)
+                .is_some_and(|c| c.decision.outcome == Outcome::Goes)
+        })
+        .collect();
+    let called = match make_arrays(context, cases, &going, arrays) {
+        Ok(called) => called,
+        Err(why) => {
+            error!("{why}; nothing is started");
+            for at in going {
+                if let Some(case) = cases.get_mut(at) {
+                    case.fail(&why);
+                }
+            }
+            return;
+        }
+    };
+    let mut works: Vec<(usize, Work)> = Vec::new();
+    let mut namer = Namer::new(context.root);
+    for (at, called) in going.iter().zip(&called) {
+        if let Some(case) = cases.get_mut(*at) {
+            works.push((*at, work(case, called, mode, disks, &mut namer)));
+            case.begin(called);
+        }
+    }
+    if let Some(map) = map {
+        enter(context, map, cases, &works);
+    }
+    let (places, works): (Vec<usize>, Vec<Work>) = works.into_iter().unzip();
+    let builder = Builder {
+        root: context.root,
+        works: &works,
+        deadline: context.deadline,
+    };
+    let mut pool = Pool::new(context.root, &builder, works.len());
+    let mut telling = Telling {
+        cases,
+        places: &places,
+        works: &works,
+        next: 0,
+    };
+    let ended = pool.run(&mut telling, context.deadline, context.signals.as_ref());
+    let why = match ended {
+        Ended::All => "its worker died",
+        Ended::Deadline => "the time is up",
+        Ended::Signal(_) => "a signal came",
+        Ended::NoWorkers(_) => "no worker process can be made",
+    };
+    telling.close(why);
+    if let Some(map) = map {
+        leave(context, map, cases, &places, &works);
+    }
+}
+
+/// Makes the arrays, and says what each is called.
+fn make_arrays(
+    context: &Context,
+    cases: &[Case<'_, '_>],
+    going: &[usize],
+    arrays: &Arrays,
+) -> Result<Vec<Called>, String> {
+    let going = || going.iter().filter_map(|at| cases.get(*at));
+    // Once to count, and to see what is in the way.
+    let mut wanted: Vec<Option<String>> = Vec::new();
+    for case in going() {
+        let _ = Called::new(case, &mut |in_the_way| {
+            wanted.push(in_the_way.map(str::to_owned));
+            Some(String::new())
+        });
+    }
+    let creator = Creator {
+        root: context.root,
+        wanted: &wanted,
+        empty: &arrays.empty,
+        deadline: context.deadline,
+    };
+    let mut pool = Pool::new(context.root, &creator, 1);
+    let mut making = Making::default();
+    if wanted.is_empty() {
+        making.asked = true;
+    }
+    let ended = pool.run(&mut making, context.deadline, context.signals.as_ref());
+    if let Some(why) = making.trouble {
+        return Err(why);
+    }
+    if making.names.len() < wanted.len() {
+        return Err(match ended {
+            Ended::NoWorkers(errno) => format!("no worker process can be made: {}", Cause(errno)),
+            _ => "the arrays could not be made in time".to_owned(),
+        });
+    }
+    let mut names = making.names.into_iter();
+    going()
+        .map(|case| Called::new(case, &mut |_| names.next()).ok_or_else(String::new))
+        .collect()
+}
+
+/// The one job of making arrays.
+#[derive(Default)]
+struct Making {
+    asked: bool,
+    names: Vec<String>,
+    trouble: Option<String>,
+}
+
+impl Foreman for Making {
+    fn next(&mut self) -> Option<u32> {
+        (!core::mem::replace(&mut self.asked, true)).then_some(0)
+    }
+    fn order(&self, _job: u32, _order: &mut [u8; MESSAGE]) -> usize {
+        1
+    }
+    fn more(&self) -> bool {
+        false
+    }
+    fn blocks_others(&self, _job: u32) -> bool {
+        false
+    }
+    fn bounds(&self, _job: u32) -> Bounds {
+        FOREVER
+    }
+    fn message(&mut self, _job: u32, message: &[u8]) {
+        let text = String::from_utf8_lossy(message);
+        match text.strip_prefix('!') {
+            Some(why) => self.trouble = Some(why.to_owned()),
+            None => self.names.push(text.into_owned()),
+        }
+    }
+    fn done(&mut self, _job: u32, _died: bool) {}
+    fn abandon(&mut self, _job: u32) {}
+}
+
+/// The one deadline is the only bound.
+const FOREVER: Bounds = Bounds {
+    hold_ms: u64::MAX,
+    job_ms: u64::MAX,
+};
+
+/// What a worker is to do for a container.
+fn work(
+    case: &Case<'_, '_>,
+    called: &Called,
+    mode: Mode,
+    disks: &[Disk],
+    namer: &mut Namer,
+) -> Work {
+    let container = &case.container;
+    let uuid = container.uuid();
+    let disk = |name: &str| disks.iter().find(|disk| disk.name.as_str() == name);
+    let mut volumes = Vec::new();
+    for ((plan, fate), array) in case
+        .plans
+        .iter()
+        .zip(&case.decision.fates)
+        .zip(&called.volumes)
+    {
+        let Some(array) = array else {
+            continue;
+        };
+        let runs = *fate == Fate::Finish;
+        let steps = if runs {
+            steps::finish(plan, &called.container, array)
+        } else {
+            steps::volume(container, plan, &called.container, array, mode, &|name| {
+                disk(name).map(|disk| disk.dev)
+            })
+        };
+        volumes.push(build::Volume {
+            index: plan.index,
+            array: array.clone(),
+            runs,
+            redundant: is_redundant(plan),
+            steps,
+            names: namer.volume(array, plan.uuid, plan.name),
+        });
+    }
+    Work {
+        array: called.container.clone(),
+        fresh: called.fresh,
+        steps: if called.fresh {
+            steps::container(&called.container)
+        } else {
+            Vec::new()
+        },
+        binds: binds(case)
+            .filter_map(|(index, name)| {
+                let disk = disk(name)?;
+                Some((
+                    disk.clone(),
+                    steps::bind(container, &called.container, index, name, disk.dev),
+                ))
+            })
+            .collect(),
+        volumes,
+        mode,
+        names: namer.container(&called.container, uuid),
+    }
+}
+
+/// The disks that the container has not got and is to get, each with its place in the table. None once mdmon runs it or
+/// has been about to.
+pub(super) fn binds<'a>(case: &'a Case<'_, '_>) -> impl Iterator<Item = (u8, &'a str)> {
+    let closed = case
+        .existing
+        .is_some_and(|existing| existing.is_closed(&case.plans));
+    let bound = case
+        .container
+        .bound()
+        .map(|(index, member)| (index, member.name));
+    // A disk that is to be rebuilt may be too old to be counted among them.
+    let rebuilt = case.plans.iter().flat_map(|plan| {
+        let bound = plan.slots.iter().filter(|slot| slot.state.is_bound());
+        bound.filter_map(|slot| Some((slot.disk, slot.name?)))
+    });
+    let mut all: Vec<(u8, &str)> = bound.chain(rebuilt).collect();
+    all.sort_unstable();
+    all.dedup();
+    let has = |name: &str| case.existing.is_some_and(|existing| existing.has(name));
+    all.into_iter()
+        .filter(move |(_, name)| !closed && !has(name))
+}
+
+/// Writes the arrays into mdadm's map, so that whoever asks it, udev first of all, finds their names.
+fn enter(context: &Context, map: &map::Lock, cases: &[Case<'_, '_>], works: &[(usize, Work)]) {
+    let mut entries = Vec::new();
+    for (at, work) in works {
+        let Some(case) = cases.get(*at) else {
+            continue;
+        };
+        entries.push(naming::entry(&work.names, format_args!("imsm")));
+        for volume in &work.volumes {
+            let of = format_args!("/{}/{}", work.array, volume.index);
+            entries.push(naming::entry(&volume.names, of));
+        }
+        for (plan, _) in case.plans.iter().zip(&case.decision.fates) {
+            let volume = work
+                .volumes
+                .iter()
+                .find(|volume| volume.index == plan.index);
+            if let Some(volume) = volume {
+                report::before(plan, &volume.array);
+            }
+        }
+    }
+    let keep = &mut |entry: &map::Entry| {
+        !entries
+            .iter()
+            .any(|new| new.name.as_str() == entry.name.as_str())
+    };
+    if let Err(errno) = map.replace(context.root, keep, &entries) {
+        warn!(
+            "/run/mdadm/map cannot be written: {}; mdadm will give the arrays other names",
+            Cause(errno)
+        );
+    }
+}
+
+/// Takes out of it again what did not come up.
+fn leave(
+    context: &Context,
+    map: &map::Lock,
+    cases: &[Case<'_, '_>],
+    places: &[usize],
+    works: &[Work],
+) {
+    let mut gone: Vec<&str> = Vec::new();
+    for (at, work) in places.iter().zip(works) {
+        let Some(case) = cases.get(*at) else {
+            continue;
+        };
+        let failed = |index: u8| matches!(case.came.get(usize::from(index)), Some(Came::Failed(_)));
+        gone.extend(
+            work.volumes
+                .iter()
+                .filter(|v| failed(v.index))
+                .map(|v| v.array.as_str()),
+        );
+        if work.fresh && !crate::sys::md::exists(context.root, &work.array) {
+            gone.push(&work.array);
+        }
+    }
+    if !gone.is_empty() {
+        let keep = &mut |entry: &map::Entry| !gone.contains(&entry.name.as_str());
+        let _ = map.replace(context.root, keep, &[]);
+    }
+}
+
+/// Hears the workers, and tells what they say.
+struct Telling<'a, 's, 'm> {
+    cases: &'a mut [Case<'s, 'm>],
+    /// By job, which case it is.
+    places: &'a [usize],
+    works: &'a [Work],
+    next: u32,
+}
+
+impl Telling<'_, '_, '_> {
+    fn close(&mut self, why: &str) {
+        for (at, work) in self.places.iter().zip(self.works) {
+            for volume in &work.volumes {
+                let Some(case) = self.cases.get_mut(*at) else {
+                    continue;
+                };
+                let Some(plan) = case.plans.get(usize::from(volume.index)) else {
+                    continue;
+                };
+                if let Some(came) = case.came.get_mut(usize::from(volume.index))
+                    && *came == Came::UnderWay
+                {
+                    *came = Came::Failed(why.to_owned());
+                    report::failed(plan, &volume.array, why);
+                }
+            }
+        }
+    }
+}
+
+impl Foreman for Telling<'_, '_, '_> {
+    fn next(&mut self) -> Option<u32> {
+        let job = self.next;
+        ((job as usize) < self.works.len()).then(|| {
+            self.next += 1;
+            job
+        })
+    }
+    fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize {
+        for (to, from) in order.iter_mut().zip(job.to_le_bytes()) {
+            *to = from;
+        }
+        size_of::<u32>()
+    }
+    fn more(&self) -> bool {
+        (self.next as usize) < self.works.len()
+    }
+    fn blocks_others(&self, _job: u32) -> bool {
+        false
+    }
+    fn bounds(&self, _job: u32) -> Bounds {
+        FOREVER
+    }
+    fn message(&mut self, job: u32, message: &[u8]) {
+        let (Some(at), Some(work)) = (self.places.get(job as usize), self.works.get(job as usize))
+        else {
+            return;
+        };
+        let (Some(case), Some((said, volume, ms, text))) =
+            (self.cases.get_mut(*at), Said::decode(message))
+        else {
+            return;
+        };
+        let Some(index) = volume else {
+            match said {
+                Said::Failed => {
+                    error!(
+                        "{} (container {}): {text}",
+                        work.array,
+                        case.container.uuid()
+                    );
+                    case.fail(text);
+                }
+                _ => warn!("{text}"),
+            }
+            return;
+        };
+        let array = work.volumes.iter().find(|volume| volume.index == index);
+        let array = array.map_or("", |volume| volume.array.as_str());
+        let place = usize::from(index);
+        let (Some(plan), Some(came)) = (case.plans.get(place), case.came.get_mut(place)) else {
+            return;
+        };
+        match said {
+            Said::Usable => {
+                report::started(plan, array, ms);
+                *came = Came::Usable(ms);
+            }
+            Said::Readonly => {
+                report::readonly(plan, array, text);
+                *came = Came::Readonly(text.to_owned());
+            }
+            Said::Failed => {
+                report::failed(plan, array, text);
+                *came = Came::Failed(text.to_owned());
+            }
+            Said::Warning => warn!("{array}: {text}"),
+        }
+    }
+    fn done(&mut self, _job: u32, _died: bool) {}
+    fn abandon(&mut self, _job: u32) {}
+}
+
+impl Case<'_, '_> {
+    /// Its volumes are being brought up.
+    fn begin(&mut self, called: &Called) {
+        for (came, array) in self.came.iter_mut().zip(&called.volumes) {
+            if array.is_some() {
+                *came = Came::UnderWay;
+            }
+        }
+    }
+
+    /// Nothing came of it.
+    fn fail(&mut self, why: &str) {
+        for (came, fate) in self.came.iter_mut().zip(&self.decision.fates) {
+            if matches!(fate, Fate::Start | Fate::Finish) {
+                *came = Came::Failed(why.to_owned());
+            }
+        }
+    }
+}

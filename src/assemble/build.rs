@@ -1,0 +1,495 @@
+//! What a worker does to bring one container up: everything that may block.
+//!
+//! The order: the container with all its disks; every volume, redundant ones `readonly`; one mdmon, which has to answer
+//! before any of them may be written; then what udev and people find them by. It stops at the next step when nobody
+//! listens any more: the next call goes on from there.
+
+use core::fmt;
+use core::time::Duration;
+
+use rustix::io::Errno;
+
+use super::steps::{Mode, SAFE_MODE_DELAY, Step};
+use crate::deadline::{Deadline, now_ms};
+use crate::errno::Cause;
+use crate::path;
+use crate::pool::{Crew, MESSAGE, Reply};
+use crate::sys::disks::{self, Disk};
+use crate::sys::md::{self, State, links, mdmon};
+use crate::sys::{Root, partitions};
+use crate::text::{Printable, Text};
+
+/// So long a step that finds something busy is tried again, in milliseconds: udev looks at every device that comes.
+const BUSY_MS: u64 = 2_000;
+/// mdmon answers within half a second; a slow machine is given this, in milliseconds.
+const WATCH_MS: u64 = 15_000;
+/// So long udev is waited for, in milliseconds.
+const UDEV_MS: u64 = 1_000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A container that is to be brought up.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The array that is it.
+    pub(super) array: String,
+    /// This call made it: what fails is taken away again.
+    pub(super) fresh: bool,
+    /// What makes it a container.
+    pub(super) steps: Vec<Step>,
+    /// What binds each disk that it has not.
+    pub(super) binds: Vec<(Disk, Vec<Step>)>,
+    /// Its volumes.
+    pub(super) volumes: Vec<Volume>,
+    /// How it is started.
+    pub(super) mode: Mode,
+    /// Names by which it is found.
+    pub(super) names: links::Names,
+}
+
+/// A volume that is to be started or finished.
+#[derive(Debug)]
+pub(super) struct Volume {
+    /// Its place in the container.
+    pub(super) index: u8,
+    /// The array that is it.
+    pub(super) array: String,
+    /// It runs already; the steps only make it usable.
+    pub(super) runs: bool,
+    /// mdmon must watch it.
+    pub(super) redundant: bool,
+    /// What is written, in order.
+    pub(super) steps: Vec<Step>,
+    /// Names by which it is found.
+    pub(super) names: links::Names,
+}
+
+/// What a worker says: of which volume (none: the container), and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It can be used.
+    Usable,
+    /// It runs, but must not be written, and why.
+    Readonly,
+    /// It was not started, and why.
+    Failed,
+    /// Something beside it went wrong.
+    Warning,
+}
+
+impl Said {
+    const ALL: [Self; 4] = [Self::Usable, Self::Readonly, Self::Failed, Self::Warning];
+
+    /// Takes a message apart: what, of which volume, after how many milliseconds, in which words.
+    pub(super) fn decode(message: &[u8]) -> Option<(Self, Option<u8>, u32, &str)> {
+        let (head, text) = message.split_first_chunk::<7>()?;
+        let [tag, has, volume, ms @ ..] = head;
+        Some((
+            *Self::ALL.get(usize::from(*tag))?,
+            (*has == 1).then_some(*volume),
+            u32::from_le_bytes(*ms),
+            core::str::from_utf8(text).unwrap_or_default(),
+        ))
+    }
+}
+
+/// Brings containers up below a root.
+pub(super) struct Builder<'a> {
+    /// Where.
+    pub(super) root: &'a Root,
+    /// What, by job.
+    pub(super) works: &'a [Work],
+    /// Until when.
+    pub(super) deadline: Deadline,
+}
+
+impl Crew for Builder<'_> {
+    fn work(&self, order: &[u8], reply: &Reply) {
+        let at = order.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+        if let Some(work) = self.works.get(at as usize) {
+            Building {
+                root: self.root,
+                work,
+                reply,
+                deadline: self.deadline,
+                start_ms: now_ms(),
+            }
+            .all();
+        }
+    }
+}
+
+/// Why a step failed.
+struct Failure(String);
+
+impl Failure {
+    fn of(args: fmt::Arguments<'_>) -> Self {
+        Self(args.to_string())
+    }
+}
+
+struct Building<'a> {
+    root: &'a Root,
+    work: &'a Work,
+    reply: &'a Reply,
+    deadline: Deadline,
+    start_ms: u64,
+}
+
+impl Building<'_> {
+    fn say(&self, what: Said, volume: Option<u8>, why: fmt::Arguments<'_>) {
+        let mut message: heapless::Vec<u8, { MESSAGE - 1 }> = heapless::Vec::new();
+        let tag = Said::ALL.iter().position(|said| *said == what).unwrap_or(0);
+        let ms = u32::try_from(now_ms().saturating_sub(self.start_ms)).unwrap_or(u32::MAX);
+        let [a, b, c, d] = ms.to_le_bytes();
+        let has = u8::from(volume.is_some());
+        // There is room for all of it.
+        let _ = message.extend_from_slice(&[tag as u8, has, volume.unwrap_or(0), a, b, c, d]);
+        let _ = message.extend_from_slice(Text::<240>::of(why).as_str().as_bytes());
+        self.reply.say(&message);
+    }
+
+    fn all(&self) {
+        if let Err(Failure(why)) = self.container() {
+            self.say(Said::Failed, None, format_args!("{why}"));
+            self.take_back();
+            return;
+        }
+        let mut running: Vec<&Volume> = Vec::new();
+        for volume in &self.work.volumes {
+            match self.run(&volume.steps) {
+                Ok(()) => running.push(volume),
+                Err(Failure(why)) => {
+                    self.say(Said::Failed, Some(volume.index), format_args!("{why}"));
+                    if !volume.runs {
+                        self.clear(&volume.array);
+                    }
+                }
+            }
+        }
+        let watched = self.watch(&running);
+        self.show(&running);
+        for volume in running {
+            match &watched {
+                Err(Failure(why)) if volume.redundant => {
+                    self.say(Said::Readonly, Some(volume.index), format_args!("{why}"));
+                }
+                _ => self.usable(volume),
+            }
+        }
+    }
+
+    /// The container, and all its disks.
+    fn container(&self) -> Result<(), Failure> {
+        self.run(&self.work.steps)?;
+        for (disk, steps) in &self.work.binds {
+            self.forget_partitions(disk);
+            self.run(steps).map_err(|Failure(why)| {
+                let holders = self.holders(disk);
+                Failure::of(format_args!("{why}{holders}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Who else has a disk, where the kernel says so.
+    fn holders(&self, disk: &Disk) -> Text<60> {
+        let mut text = Text::new();
+        let _ = disks::holders(self.root, disk.name.as_str(), &mut |holder| {
+            let before = if text.is_empty() {
+                "; it is held by"
+            } else {
+                ","
+            };
+            text.add(format_args!(
+                "{before} {}",
+                Printable(holder.as_str().as_bytes())
+            ));
+        });
+        text
+    }
+
+    fn forget_partitions(&self, disk: &Disk) {
+        let end = self.deadline.within_ms(BUSY_MS);
+        while let Err(errno) = partitions::forget(self.root, disk) {
+            if errno != Errno::BUSY || end.is_over() {
+                // Who has one open makes the binding fail, or does no harm.
+                let name = &disk.name;
+                self.say(
+                    Said::Warning,
+                    None,
+                    format_args!("{name}: its partitions stay visible: {}", Cause(errno)),
+                );
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn run(&self, steps: &[Step]) -> Result<(), Failure> {
+        steps.iter().try_for_each(|step| self.step(step))
+    }
+
+    fn step(&self, step: &Step) -> Result<(), Failure> {
+        if self.reply.is_alone() {
+            return Err(Failure::of(format_args!("whoever asked for it has gone")));
+        }
+        let end = self.deadline.within_ms(BUSY_MS);
+        loop {
+            match self
+                .root
+                .write(step.path.as_str(), step.value.as_str().as_bytes())
+            {
+                Ok(()) => return Ok(()),
+                Err(Errno::BUSY) if !end.is_over() && may_be_busy(step) => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(errno) => {
+                    return Err(Failure::of(format_args!(
+                        "{} into {}: {}",
+                        Printable(step.value.as_str().as_bytes()),
+                        step.path.as_str().trim_start_matches("/sys/block/"),
+                        Cause(errno)
+                    )));
+                }
+            }
+        }
+    }
+
+    /// mdmon runs and answers, and lets the volumes be written. With `--readonly` nobody may.
+    fn watch(&self, running: &[&Volume]) -> Result<(), Failure> {
+        let mut redundant = running.iter().filter(|volume| volume.redundant).peekable();
+        if redundant.peek().is_none() || self.work.mode == Mode::Readonly {
+            return Ok(());
+        }
+        let (root, container) = (self.root, self.work.array.as_str());
+        let end = self.deadline.within_ms(WATCH_MS);
+        if mdmon::ping(root, container, end.within_ms(BUSY_MS)).is_err() {
+            mdmon::start(root, container, end)
+                .map_err(|error| Failure::of(format_args!("nobody watches it: mdmon: {error}")))?;
+            mdmon::ping(root, container, end).map_err(|errno| {
+                Failure::of(format_args!(
+                    "mdmon was started and does not answer: {}",
+                    Cause(errno)
+                ))
+            })?;
+        }
+        for volume in redundant {
+            while md::state(root, &volume.array).is_ok_and(|state| state == State::Readonly) {
+                if end.is_over() {
+                    return Err(Failure::of(format_args!(
+                        "mdmon answers, but leaves {} readonly",
+                        volume.array
+                    )));
+                }
+                std::thread::sleep(PAUSE);
+            }
+            // mdmon wrote back what it found when it came.
+            let delay = md::attr(&volume.array, "safe_mode_delay");
+            let _ = root.write(delay.as_str(), SAFE_MODE_DELAY.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Tells udev, or does what udev would; the partitions first, which the kernel reads when it is opened.
+    fn show(&self, running: &[&Volume]) {
+        let root = self.root;
+        let tell = |names: &links::Names, partitions: bool| {
+            let array = names.array.as_str();
+            if partitions && let Err(errno) = links::scan_partitions(root, array) {
+                self.say(
+                    Said::Warning,
+                    None,
+                    format_args!("{array}: its partitions cannot be read: {}", Cause(errno)),
+                );
+            }
+            if let Err(errno) = links::change(root, array) {
+                self.say(
+                    Said::Warning,
+                    None,
+                    format_args!("{array}: udev cannot be told: {}", Cause(errno)),
+                );
+            }
+        };
+        tell(&self.work.names, false);
+        for volume in running {
+            tell(&volume.names, true);
+        }
+        let all = || running.iter().map(|v| &v.names).chain([&self.work.names]);
+        if !links::udev_runs(root) {
+            for names in all() {
+                if let Err(errno) = links::make(root, names) {
+                    self.say(
+                        Said::Warning,
+                        None,
+                        format_args!(
+                            "{}: no link can be made to it: {}",
+                            names.array,
+                            Cause(errno)
+                        ),
+                    );
+                }
+            }
+            return;
+        }
+        let end = self.deadline.within_ms(UDEV_MS);
+        let missing = || all().find(|names| !root.exists(names.path.as_str()));
+        while let Some(names) = missing() {
+            if end.is_over() {
+                self.say(
+                    Said::Warning,
+                    None,
+                    format_args!("udev has not made {} yet", names.path),
+                );
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn usable(&self, volume: &Volume) {
+        match md::state(self.root, &volume.array) {
+            Ok(State::Clear | State::Inactive) => self.say(
+                Said::Failed,
+                Some(volume.index),
+                format_args!("it stopped again"),
+            ),
+            Ok(_) => self.say(Said::Usable, Some(volume.index), format_args!("")),
+            Err(errno) => self.say(
+                Said::Failed,
+                Some(volume.index),
+                format_args!("it went away: {}", Cause(errno)),
+            ),
+        }
+    }
+
+    /// Takes away what this call made and could not finish.
+    fn take_back(&self) {
+        for volume in self.work.volumes.iter().filter(|volume| !volume.runs) {
+            self.clear(&volume.array);
+        }
+        if self.work.fresh {
+            self.clear(&self.work.array);
+        }
+    }
+
+    /// Only an array that does not run: `clear` would stop one that does.
+    fn clear(&self, array: &str) {
+        if matches!(
+            md::state(self.root, array),
+            Ok(State::Clear | State::Inactive)
+        ) {
+            let _ = self
+                .root
+                .write(md::attr(array, "array_state").as_str(), b"clear");
+        }
+    }
+}
+
+fn may_be_busy(step: &Step) -> bool {
+    let path = step.path.as_str();
+    path.ends_with("/new_dev") || path.ends_with("/array_state")
+}
+
+/// Makes the arrays that are wanted, before it is known what they are called. One worker does it.
+pub(super) struct Creator<'a> {
+    /// Where.
+    pub(super) root: &'a Root,
+    /// For each array that is wanted: one that is in its way, stopped and to be cleared first.
+    pub(super) wanted: &'a [Option<String>],
+    /// Arrays that are there and empty: they are taken first.
+    pub(super) empty: &'a [String],
+    /// Until when.
+    pub(super) deadline: Deadline,
+}
+
+impl Crew for Creator<'_> {
+    fn work(&self, _: &[u8], reply: &Reply) {
+        let made = self.load().and_then(|()| {
+            let mut empty = self.empty.iter();
+            self.wanted.iter().try_for_each(|in_the_way| {
+                if let Some(array) = in_the_way {
+                    self.clear(array)?;
+                }
+                let name = match empty.next() {
+                    Some(name) => Text::of(format_args!("{name}")),
+                    None => self.make()?,
+                };
+                reply.say(name.as_str().as_bytes());
+                Ok(())
+            })
+        });
+        if let Err(Failure(why)) = made {
+            let mut message = Text::<{ MESSAGE - 1 }>::of(format_args!("!"));
+            message.add(format_args!("{why}"));
+            reply.say(message.as_str().as_bytes());
+        }
+    }
+}
+
+impl Creator<'_> {
+    fn load(&self) -> Result<(), Failure> {
+        if md::is_present(self.root) {
+            return Ok(());
+        }
+        let loaded = crate::sys::program::load_module(self.root, "md_mod", self.deadline);
+        match loaded {
+            Ok(()) if md::is_present(self.root) => Ok(()),
+            Ok(()) => Err(Failure::of(format_args!(
+                "md_mod was loaded and is not there"
+            ))),
+            Err(error) => Err(Failure::of(format_args!(
+                "the kernel has no md, and to load md_mod {error}"
+            ))),
+        }
+    }
+
+    fn make(&self) -> Result<md::Name, Failure> {
+        for number in md::free_numbers(self.root) {
+            let name = Text::of(format_args!("md{number}"));
+            match md::create(self.root, name.as_str()) {
+                Ok(()) => return Ok(name),
+                // Somebody else was first, or the last one of that name is not gone yet.
+                Err(Errno::EXIST | Errno::BUSY) => {}
+                Err(errno) => {
+                    return Err(Failure::of(format_args!(
+                        "{name} cannot be made: {}",
+                        Cause(errno)
+                    )));
+                }
+            }
+        }
+        Err(Failure::of(format_args!("there are 512 arrays already")))
+    }
+
+    /// Half of what somebody began: stopped, with nothing in it that would be lost.
+    fn clear(&self, array: &str) -> Result<(), Failure> {
+        let end = self.deadline.within_ms(BUSY_MS);
+        loop {
+            match md::state(self.root, array) {
+                Err(_) => return Ok(()),
+                Ok(State::Clear | State::Inactive) => {}
+                Ok(state) => {
+                    return Err(Failure::of(format_args!("{array} is {} now", state.word())));
+                }
+            }
+            let cleared = self.root.write(
+                path!("{}", md::attr(array, "array_state")).as_str(),
+                b"clear",
+            );
+            if cleared.is_ok() && !md::exists(self.root, array) {
+                return Ok(());
+            }
+            if end.is_over() {
+                return match cleared {
+                    // It goes when its last user does; its number is not used.
+                    Ok(()) => Ok(()),
+                    Err(errno) => Err(Failure::of(format_args!(
+                        "{array} is stopped and cannot be cleared: {}",
+                        Cause(errno)
+                    ))),
+                };
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

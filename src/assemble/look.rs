@@ -1,0 +1,170 @@
+//! What there is: the disks that were asked for, and the arrays that md has already.
+
+use rustix::io::Errno;
+
+use super::Ask;
+use super::decide::{Existing, ExistingVolume};
+use crate::errno::Cause;
+use crate::imsm::Container;
+use crate::sys::Root;
+use crate::sys::disks::{self, Disk};
+use crate::sys::md::{self, State, Version};
+
+/// Every disk that can be a member, and which of them were named.
+pub(super) struct Disks {
+    /// In the order of their names.
+    pub(super) all: Vec<Disk>,
+    /// Places in `all`.
+    pub(super) named: Vec<usize>,
+}
+
+/// Finds the disks. Who names one means the container it belongs to: the others are read as well, so that a half of a
+/// mirror that happens not to be named is not taken for missing.
+pub(super) fn disks(root: &Root, ask: &Ask) -> Result<Disks, String> {
+    let mut all = Vec::new();
+    disks::candidates(root, &mut |disk| all.push(disk))
+        .map_err(|errno| format!("/sys/block cannot be read: {}", Cause(errno)))?;
+    let mut named = Vec::new();
+    for word in &ask.devices {
+        named.push(disks::named(root, word).map_err(|errno| match errno {
+            Errno::INVAL => format!("{word} is a partition; IMSM metadata is on whole disks"),
+            Errno::NOTBLK => format!("{word} is no block device"),
+            other => format!("{word}: {}", Cause(other)),
+        })?);
+    }
+    for disk in &named {
+        if !all.iter().any(|other| other.dev == disk.dev) {
+            all.push(disk.clone());
+        }
+    }
+    all.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    let named = all
+        .iter()
+        .enumerate()
+        .filter(|(_, disk)| named.iter().any(|other| other.dev == disk.dev))
+        .map(|(at, _)| at)
+        .collect();
+    Ok(Disks { all, named })
+}
+
+/// A number that changes when a disk comes, goes, or is replaced by another one.
+pub(super) fn fingerprint(disks: &[Disk]) -> u64 {
+    // FNV-1a, 64 bits: nobody attacks it.
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for disk in disks {
+        add(disk.name.as_str().as_bytes());
+        add(&disk.dev.0.to_le_bytes());
+        add(&disk.diskseq.to_le_bytes());
+        add(&disk.sectors.to_le_bytes());
+    }
+    hash
+}
+
+/// What md has already.
+#[derive(Debug, Default)]
+pub(super) struct Arrays {
+    /// IMSM containers, with their volumes.
+    pub(super) containers: Vec<Existing>,
+    /// Empty ones that nothing is in: a call that was killed left them, or somebody opened a node.
+    pub(super) empty: Vec<String>,
+    /// All else, with the disks it is made of: native arrays, and volumes whose container was stopped under them.
+    others: Vec<(String, Vec<String>)>,
+}
+
+/// Reads what md has.
+pub(super) fn arrays(root: &Root) -> Result<Arrays, Errno> {
+    let mut arrays = Arrays::default();
+    let mut volumes = Vec::new();
+    let listed = md::arrays(root, &mut |array| {
+        let name = array.name.as_str().to_owned();
+        match array.version {
+            Version::Container(kind) if kind.as_str() == "imsm" => {
+                arrays.containers.push(Existing {
+                    name,
+                    ..Existing::default()
+                });
+            }
+            Version::Volume {
+                container,
+                index,
+                blocked,
+            } => {
+                let volume = ExistingVolume {
+                    name,
+                    index,
+                    state: array.state,
+                    blocked,
+                };
+                volumes.push((container.as_str().to_owned(), volume));
+            }
+            Version::None if array.state == State::Clear => arrays.empty.push(name),
+            _ => arrays.others.push((name, Vec::new())),
+        }
+        true
+    });
+    match listed {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    for (of, volume) in volumes {
+        match arrays
+            .containers
+            .iter_mut()
+            .find(|container| container.name == of)
+        {
+            Some(container) => container.volumes.push(volume),
+            None => arrays.others.push((volume.name, Vec::new())),
+        }
+    }
+    for container in &mut arrays.containers {
+        container.members = members(root, &container.name)?;
+        container.watched = md::mdmon::pid(root, &container.name).is_some();
+    }
+    for (name, of) in &mut arrays.others {
+        *of = members(root, name)?;
+    }
+    Ok(arrays)
+}
+
+fn members(root: &Root, array: &str) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    let listed = md::members(root, array, &mut |member| {
+        names.push(member.name.as_str().to_owned())
+    });
+    match listed {
+        // It went meanwhile.
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(names),
+        Err(errno) => Err(errno),
+    }
+}
+
+impl Arrays {
+    /// The array that is this container: it has disks of it. An error if disks of it are somewhere else.
+    pub(super) fn of(&self, container: &Container<'_, '_>) -> Result<Option<&Existing>, String> {
+        let held = |names: &[String]| {
+            let mut members = container.members().iter().map(|member| member.name);
+            members.find(|member| names.iter().any(|name| name == member))
+        };
+        for (array, names) in &self.others {
+            if let Some(disk) = held(names) {
+                return Err(format!("{array} has its disk {disk}"));
+            }
+        }
+        let mut ours = self
+            .containers
+            .iter()
+            .filter(|c| held(&c.members).is_some());
+        match (ours.next(), ours.next()) {
+            (Some(first), Some(second)) => Err(format!(
+                "{} and {} both have disks of it",
+                first.name, second.name
+            )),
+            (first, _) => Ok(first),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What was decided and done, in lines.
+
+use core::fmt;
+
+use log::{error, info, warn};
+
+use super::Case;
+use super::decide::{Fate, Outcome, Patience};
+use super::steps::is_redundant;
+use crate::deadline::now_ms;
+use crate::imsm::{Level, Migration, Plan, SlotState};
+use crate::text::{Millis, Printable, Seconds};
+
+/// What a person can do about what nobody starts.
+const ADVICE: &str = "`quell examine DISK...` shows what each disk says; who knows which is right can have mdadm start it by hand";
+
+/// Says what was decided of a container, where nothing more will be said of it.
+pub(super) fn decided(case: &Case<'_, '_>) {
+    let uuid = case.container.uuid();
+    match &case.decision.outcome {
+        Outcome::Runs | Outcome::Goes => {}
+        Outcome::Left(why) => info!("container {uuid}: left alone: {why}"),
+        Outcome::Mdadm(why) => warn!("container {uuid}: left to mdadm: {why}"),
+        Outcome::Unsafe(why) => {
+            error!("container {uuid}: nobody starts it: {why}. {ADVICE}");
+        }
+        Outcome::Waits(patience) => {
+            info!(
+                "container {uuid}: waits for disk {}{}",
+                Missing(case),
+                Until(*patience)
+            );
+        }
+    }
+    let whole = matches!(
+        case.decision.outcome,
+        Outcome::Mdadm(_) | Outcome::Unsafe(_)
+    );
+    for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
+        match fate {
+            Fate::Not(why) if !whole => {
+                error!("{} (container {uuid}): not started: {why}", Name(plan));
+            }
+            Fate::Runs => {
+                let array = case.existing.and_then(|e| e.volume(plan.index));
+                let array = array.map_or("", |volume| volume.name.as_str());
+                info!("{array} ({}) runs already", Name(plan));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Says, before a volume starts, what md will do to it, and why.
+pub(super) fn before(plan: &Plan<'_>, array: &str) {
+    let name = Name(plan);
+    for slot in plan.slots_that(|state| matches!(state, SlotState::Lagging { .. })) {
+        if let SlotState::Lagging { generation, newest } = slot.state {
+            warn!(
+                "{array} ({name}): disk {} is left out: its metadata is of generation {generation} where the newest is {newest}, so what it holds is not to be trusted",
+                slot.serial
+            );
+        }
+    }
+    for slot in plan.slots_that(|state| state == SlotState::Missing) {
+        warn!(
+            "{array} ({name}): starts without disk {}, which is recorded as failed",
+            slot.serial
+        );
+    }
+    for slot in &plan.slots {
+        if let SlotState::Rebuild(from) = slot.state {
+            let done = Done(from, plan);
+            info!("{array} ({name}): disk {} is rebuilt{done}", slot.serial);
+        }
+    }
+    if plan.geometry.level == Level::Raid0 {
+        return;
+    }
+    let why = match plan.migration {
+        _ if plan.dirty => "dirty: it was being written when it stopped",
+        Some(Migration::Init) => "in its first resync",
+        Some(Migration::Repair) => "in the resync after it stopped dirty",
+        _ => "never synchronised",
+    };
+    match plan.resync_start {
+        Some(from) => warn!(
+            "{array} ({name}): {why}; it is resynchronised{}",
+            Done(from, plan)
+        ),
+        None if plan.dirty => info!("{array} ({name}): {why}"),
+        None => {}
+    }
+}
+
+/// Says how a volume came up.
+pub(super) fn started(plan: &Plan<'_>, array: &str, ms: u32) {
+    info!(
+        "{}",
+        Started {
+            plan,
+            array,
+            ms,
+            how: "started"
+        }
+    );
+}
+
+/// Says that a volume came up, and why it must not be written.
+pub(super) fn readonly(plan: &Plan<'_>, array: &str, why: &str) {
+    error!("{array} ({}) stays readonly: {why}", Name(plan));
+}
+
+/// Says that a volume did not come up.
+pub(super) fn failed(plan: &Plan<'_>, array: &str, why: &str) {
+    error!("{array} ({}): not started: {why}", Name(plan));
+}
+
+struct Started<'a> {
+    plan: &'a Plan<'a>,
+    array: &'a str,
+    ms: u32,
+    how: &'static str,
+}
+
+impl fmt::Display for Started<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            plan,
+            array,
+            ms,
+            how,
+        } = self;
+        let in_sync = plan.slots_that(|state| state == SlotState::InSync).count();
+        write!(
+            f,
+            "{array} ({}) raid{} {in_sync}/{} {how} in {}",
+            Name(plan),
+            plan.geometry.level.number(),
+            plan.slots.len(),
+            Millis(u64::from(*ms))
+        )?;
+        if is_redundant(plan) && in_sync < plan.slots.len() {
+            f.write_str(", degraded")?;
+        }
+        Ok(())
+    }
+}
+
+/// A volume's name, safe for a console.
+pub(super) struct Name<'a>(pub &'a Plan<'a>);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Printable(self.0.name).fmt(f)
+    }
+}
+
+/// The serials of the disks that a container lacks.
+pub(super) struct Missing<'a, 's, 'm>(pub &'a Case<'s, 'm>);
+
+impl fmt::Display for Missing<'_, '_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (disk, n) in self.0.container.missing().zip(0..) {
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, disk.serial)?;
+        }
+        Ok(())
+    }
+}
+
+/// For how long.
+struct Until(Patience);
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Patience::Never => f.write_str("; --degraded starts it without"),
+            Patience::Until(end) => {
+                write!(f, ", for {} at most", Seconds(end.saturating_sub(now_ms())))
+            }
+        }
+    }
+}
+
+/// From where on, of how much.
+struct Done<'a>(u64, &'a Plan<'a>);
+
+impl fmt::Display for Done<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.1.geometry.component_kib.saturating_mul(2);
+        match self.0 {
+            0 => Ok(()),
+            from => write!(f, " from sector {from} of {all} on"),
+        }
+    }
+}

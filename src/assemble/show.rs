@@ -1,0 +1,247 @@
+//! What would be done, step by step; and what was, for programs.
+
+use core::fmt::Write as _;
+
+use super::Case;
+use super::act::{self, Called, Came};
+use super::decide::{Fate, Outcome, Patience};
+use super::look::Arrays;
+use super::report::Name;
+use super::steps::{self, Mode, is_redundant};
+use crate::context::{Context, Exit};
+use crate::imsm::Plan;
+use crate::json::Json;
+use crate::sys::disks::Disk;
+use crate::sys::{md, out};
+use crate::text::Printable;
+
+/// Prints the whole plan: containers, volumes, slots, and every write in order.
+pub(super) fn plan(
+    context: &Context,
+    cases: &[Case<'_, '_>],
+    mode: Mode,
+    disks: &[Disk],
+    arrays: &Arrays,
+) -> Exit {
+    if context.json {
+        json(cases, Exit::Done);
+        return Exit::Done;
+    }
+    let mut text = String::new();
+    let mut free = arrays
+        .empty
+        .iter()
+        .cloned()
+        .chain(md::free_numbers(context.root).map(|number| format!("md{number}")));
+    for case in cases {
+        // A String takes all that is written to it.
+        let _ = container(&mut text, case, mode, disks, &mut free);
+    }
+    if cases.is_empty() {
+        text.push_str("no IMSM container\n");
+    }
+    out::write(rustix::stdio::stdout(), text.as_bytes());
+    Exit::Done
+}
+
+fn container(
+    text: &mut String,
+    case: &Case<'_, '_>,
+    mode: Mode,
+    disks: &[Disk],
+    free: &mut dyn Iterator<Item = String>,
+) -> core::fmt::Result {
+    let uuid = case.container.uuid();
+    writeln!(
+        text,
+        "container {uuid}: {}",
+        outcome(&case.decision.outcome)
+    )?;
+    let called = (case.decision.outcome == Outcome::Goes)
+        .then(|| Called::new(case, &mut |_| free.next()))
+        .flatten();
+    for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
+        volume(text, plan, fate)?;
+    }
+    let Some(called) = called else {
+        return Ok(());
+    };
+    let disk = |name: &str| disks.iter().find(|disk| disk.name.as_str() == name);
+    let write = |text: &mut String, step: &steps::Step| {
+        writeln!(
+            text,
+            "    {} > {}",
+            Printable(step.value.as_str().trim_end().as_bytes()),
+            step.path
+        )
+    };
+    if called.fresh {
+        create(text, &called.container)?;
+        for step in steps::container(&called.container) {
+            write(text, &step)?;
+        }
+    }
+    for (index, name) in act::binds(case) {
+        if let Some(disk) = disk(name) {
+            for step in steps::bind(&case.container, &called.container, index, name, disk.dev) {
+                write(text, &step)?;
+            }
+        }
+    }
+    let mut watch = false;
+    for ((plan, fate), array) in case
+        .plans
+        .iter()
+        .zip(&case.decision.fates)
+        .zip(&called.volumes)
+    {
+        let Some(array) = array else {
+            continue;
+        };
+        watch |= is_redundant(plan) && mode == Mode::Write;
+        let steps = if *fate == Fate::Finish {
+            steps::finish(plan, &called.container, array)
+        } else {
+            create(text, array)?;
+            let dev = |name: &str| disk(name).map(|disk| disk.dev);
+            steps::volume(&case.container, plan, &called.container, array, mode, &dev)
+        };
+        for step in &steps {
+            write(text, step)?;
+        }
+    }
+    if watch {
+        writeln!(text, "    mdmon {}", called.container)?;
+    }
+    Ok(())
+}
+
+fn create(text: &mut String, array: &str) -> core::fmt::Result {
+    writeln!(
+        text,
+        "    {array} > /sys/module/md_mod/parameters/new_array"
+    )
+}
+
+fn volume(text: &mut String, plan: &Plan<'_>, fate: &Fate) -> core::fmt::Result {
+    writeln!(
+        text,
+        "  volume {} {} raid{} {}: {}",
+        plan.index,
+        Name(plan),
+        plan.geometry.level.number(),
+        plan.uuid,
+        said(fate)
+    )?;
+    for (slot, number) in plan.slots.iter().zip(0..) {
+        writeln!(
+            text,
+            "    slot {number}: {} {} {}",
+            slot.serial,
+            slot.name.unwrap_or("-"),
+            slot.state.name()
+        )?;
+    }
+    Ok(())
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Runs => "runs already".into(),
+        Outcome::Left(why) => format!("left alone: {why}"),
+        Outcome::Mdadm(why) => format!("left to mdadm: {why}"),
+        Outcome::Unsafe(why) => format!("nobody starts it: {why}"),
+        Outcome::Waits(Patience::Never) => "waits for its disks".into(),
+        Outcome::Waits(Patience::Until(_)) => "waits for its disks, for a while".into(),
+        Outcome::Goes => "is started".into(),
+    }
+}
+
+fn said(fate: &Fate) -> String {
+    match fate {
+        Fate::Runs => "runs already".into(),
+        Fate::Finish => "runs, and is made usable".into(),
+        Fate::Start => "is started".into(),
+        Fate::Waits => "waits".into(),
+        Fate::Not(why) => format!("not started: {why}"),
+    }
+}
+
+/// One object on standard output: doc/json.md.
+pub(super) fn json(cases: &[Case<'_, '_>], exit: Exit) {
+    let mut json = Json::object();
+    json.number("schema", 1);
+    json.text("command", format_args!("assemble"));
+    json.array("containers");
+    for case in cases {
+        json.open_object();
+        json.text("uuid", format_args!("{}", case.container.uuid()));
+        let (word, why) = words(&case.decision.outcome);
+        json.text("outcome", format_args!("{word}"));
+        if !why.is_empty() {
+            json.text("reason", format_args!("{why}"));
+        }
+        json.array("missing");
+        for disk in case.container.missing() {
+            json.item(format_args!("{}", disk.serial));
+        }
+        json.close();
+        json.array("volumes");
+        for ((plan, fate), came) in case.plans.iter().zip(&case.decision.fates).zip(&case.came) {
+            json.open_object();
+            json.text("name", format_args!("{}", Name(plan)));
+            json.text("uuid", format_args!("{}", plan.uuid));
+            json.number("level", u64::from(plan.geometry.level.number()));
+            volume_json(&mut json, fate, came);
+            json.array("slots");
+            for slot in &plan.slots {
+                json.open_object();
+                json.text("serial", format_args!("{}", slot.serial));
+                if let Some(name) = slot.name {
+                    json.text("disk", format_args!("{name}"));
+                }
+                json.text("state", format_args!("{}", slot.state.name()));
+                json.close();
+            }
+            json.close();
+            json.close();
+        }
+        json.close();
+        json.close();
+    }
+    json.close();
+    json.number("exit", exit as u64);
+    json.close();
+    json.finish();
+}
+
+fn words(outcome: &Outcome) -> (&'static str, &str) {
+    match outcome {
+        Outcome::Runs => ("runs", ""),
+        Outcome::Goes => ("started", ""),
+        Outcome::Waits(_) => ("waits", ""),
+        Outcome::Left(why) => ("left", why),
+        Outcome::Mdadm(why) => ("mdadm", why),
+        Outcome::Unsafe(why) => ("unsafe", why),
+    }
+}
+
+fn volume_json(json: &mut Json, fate: &Fate, came: &Came) {
+    let (word, why) = match (came, fate) {
+        (Came::Usable(ms), _) => {
+            json.number("ms", u64::from(*ms));
+            ("usable", "")
+        }
+        (Came::Readonly(why), _) => ("readonly", why.as_str()),
+        (Came::Failed(why), _) => ("failed", why.as_str()),
+        (Came::UnderWay, _) => ("unfinished", ""),
+        (Came::Untouched, Fate::Runs) => ("runs", ""),
+        (Came::Untouched, Fate::Waits) => ("waits", ""),
+        (Came::Untouched, Fate::Start | Fate::Finish) => ("to-be-started", ""),
+        (Came::Untouched, Fate::Not(why)) => ("not-started", why.as_str()),
+    };
+    json.text("state", format_args!("{word}"));
+    if !why.is_empty() {
+        json.text("reason", format_args!("{why}"));
+    }
+}
