@@ -9,30 +9,35 @@
 
 mod act;
 mod build;
+mod create;
 mod decide;
+mod judge;
 mod look;
 mod naming;
 mod probe;
+mod read;
 mod report;
 mod show;
 mod state;
 mod steps;
+mod tell;
 
-use log::{Level, error, info, warn};
+use log::{Level, error, warn};
 
 use crate::context::{Context, Exit};
 use crate::deadline::now_ms;
 use crate::errno::Cause;
-use crate::imsm::{Container, Found, Member, Plan, SlotState, Verdict};
-use crate::options::{Assemble, Degraded, Foreign, Stage};
+use crate::imsm::{Container, Found, Member, Plan};
+use crate::options::{Assemble, Foreign};
 use crate::pool::{Ended, Pool};
 use crate::stage;
-use crate::sys::disks::{self, Disk};
 use crate::sys::lock;
 use crate::sys::md::map;
 
-use decide::{Claim, Decision, Existing, Outcome, Patience, Scene, decide};
-use probe::{Header, Probed, Reader, Wanted};
+use decide::{Decision, Existing, Outcome, Patience};
+use probe::Probed;
+use read::Reader;
+use report::Lines;
 use state::State;
 use steps::Mode;
 
@@ -155,10 +160,16 @@ impl Assembly<'_> {
         if let Some(exit) = cut(context, ended) {
             return exit;
         }
-        self.say_bad(&probed);
+        let mut lines = Lines::default();
+        self.add_bad(&probed, &mut lines);
         let mut members: Vec<Member<'_>> = probe::members(&probed).collect();
         let found = Found::new(&mut members);
-        self.say_spares(found);
+        for spare in found.spares() {
+            lines.add(
+                Level::Info,
+                format!("{}: a free spare, left alone", spare.name),
+            );
+        }
         let map = match self.map_lock(found) {
             Ok(map) => map,
             Err(exit) => return exit,
@@ -197,8 +208,9 @@ impl Assembly<'_> {
         drop(pool);
         let strangers = self.say_strangers(disks, &cases);
         for case in &cases {
-            report::decided(case);
+            lines.decided(case);
         }
+        self.state.said = Some(lines.say(self.state.said.filter(|_| context.stage.is_hook())));
         if context.dry_run {
             return show::plan(context, &cases, self.mode(), &disks.all, &arrays).and(strangers);
         }
@@ -225,6 +237,7 @@ impl Assembly<'_> {
         let waits = self.state.until_ms.is_none_or(|until| now_ms() < until);
         context.stage.is_hook()
             && !context.dry_run
+            && !context.json
             && self.ask.devices.is_empty()
             && !self.state.decided
             && self.state.first_seen_ms.is_some()
@@ -289,8 +302,8 @@ impl Assembly<'_> {
             })
     }
 
-    /// Says which copies cannot be believed: their disks count as missing.
-    fn say_bad(&mut self, probed: &[Probed]) {
+    /// Which copies cannot be believed: their disks count as missing.
+    fn add_bad(&mut self, probed: &[Probed], lines: &mut Lines) {
         for probed in probed {
             let why = match (&probed.end, probed.member()) {
                 (probe::End::Hangs, _) => {
@@ -301,13 +314,8 @@ impl Assembly<'_> {
                 (_, Some(Err(why))) => why,
                 _ => continue,
             };
-            warn!("{}: {why}; it is left out", probed.disk.name);
-        }
-    }
-
-    fn say_spares(&self, found: Found<'_, '_>) {
-        for spare in found.spares() {
-            info!("{}: a free spare, left alone", spare.name);
+            let line = format!("{}: {why}; it is left out", probed.disk.name);
+            lines.add(Level::Warn, line);
         }
     }
 
@@ -324,136 +332,6 @@ impl Assembly<'_> {
             }
         }
         exit
-    }
-
-    fn case<'s, 'm>(
-        &mut self,
-        container: Container<'s, 'm>,
-        arrays: &'s look::Arrays,
-        disks: &[Disk],
-        pool: &mut Pool<'_>,
-    ) -> Case<'s, 'm> {
-        let plans: Vec<Plan<'s>> = container.plans().collect();
-        let existing = arrays.of(&container);
-        let bad_headers = self.headers(&container, &plans, disks, pool);
-        let scene = Scene {
-            existing: existing.as_ref().ok().copied().flatten(),
-            claim: self.claim(&container, &plans, disks),
-            bad_headers: &bad_headers,
-            mode: self.mode(),
-            patience: self.patience(&container),
-            now_ms: now_ms(),
-        };
-        let mut decision = decide(&container, &plans, &scene);
-        if let Err(why) = &existing {
-            decision = Decision::refused(&plans, why.clone());
-        }
-        Case {
-            came: plans.iter().map(|_| act::Came::Untouched).collect(),
-            container,
-            plans,
-            existing: existing.ok().flatten(),
-            decision,
-        }
-    }
-
-    /// Whose a container is to assemble.
-    fn claim(&self, container: &Container<'_, '_>, plans: &[Plan<'_>], disks: &[Disk]) -> Claim {
-        if !self.ask.devices.is_empty() {
-            return Claim::Ours;
-        }
-        let uuid = container.uuid();
-        if !self.foreign.uuids.is_empty()
-            && !self.foreign.uuids.has_uuid(uuid)
-            && !plans
-                .iter()
-                .any(|plan| self.foreign.uuids.has_uuid(plan.uuid))
-        {
-            return Claim::NotInUuids;
-        }
-        if let Assemble::Listed(list) = &self.context.options.assemble {
-            let listed =
-                list.has_uuid(uuid) || plans.iter().any(|p| list.has(uuid, p.uuid, p.name));
-            return if listed {
-                Claim::Ours
-            } else {
-                Claim::NotListed
-            };
-        }
-        let anywhere = self.foreign.no_platform
-            || std::env::var_os("IMSM_NO_PLATFORM").is_some_and(|v| v == "1");
-        let root = self.context.root;
-        let below = |member: &Member<'_>| {
-            let disk = disks.iter().find(|disk| disk.name.as_str() == member.name);
-            disk.is_some_and(|disk| disks::platform(root, disk).is_some())
-        };
-        if anywhere || container.members().iter().all(below) {
-            Claim::Ours
-        } else {
-            Claim::NoPlatform
-        }
-    }
-
-    fn patience(&mut self, container: &Container<'_, '_>) -> Patience {
-        let seen_ms = self.state.seen_ms(container.uuid());
-        match self.context.options.degraded {
-            Degraded::Never => Patience::Never,
-            Degraded::After(seconds) => Patience::Until(seen_ms + u64::from(seconds) * 1000),
-            Degraded::Default if self.context.stage == Stage::Initrd => {
-                Patience::Until(seen_ms + u64::from(DEGRADED_S) * 1000)
-            }
-            Degraded::Default => Patience::Never,
-        }
-    }
-
-    /// The headers that md would believe, looked at before it does.
-    fn headers(
-        &self,
-        container: &Container<'_, '_>,
-        plans: &[Plan<'_>],
-        disks: &[Disk],
-        pool: &mut Pool<'_>,
-    ) -> Vec<(u8, String)> {
-        let mut wanted = Vec::new();
-        for plan in plans
-            .iter()
-            .filter(|plan| !matches!(plan.verdict, Verdict::Refused(_)))
-        {
-            let family = container.metadata().orig_family();
-            let ppl = plan
-                .geometry
-                .ppl
-                .map(|ppl| (ppl.sector, Wanted::Ppl(family)));
-            let bitmap = plan
-                .geometry
-                .bitmap
-                .map(|bitmap| (bitmap.header, Wanted::Bitmap(plan.uuid)));
-            for (sector, what) in ppl.into_iter().chain(bitmap) {
-                let in_sync = plan.slots_that(|state| state == SlotState::InSync);
-                wanted.extend(in_sync.filter_map(|slot| {
-                    let name = slot.name?;
-                    Some(Header {
-                        at: disks.iter().position(|disk| disk.name.as_str() == name)?,
-                        volume: plan.index,
-                        sector,
-                        wanted: what,
-                    })
-                }));
-            }
-        }
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        probe::bad_headers(
-            pool,
-            disks,
-            &wanted,
-            self.context.deadline,
-            self.context.signals.as_ref(),
-        )
-        .into_iter()
-        .map(|(header, why)| (header.volume, why))
-        .collect()
     }
 
     /// What all of it came to, kept for the next call.

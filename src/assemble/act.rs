@@ -2,11 +2,13 @@
 
 use log::{error, warn};
 
-use super::build::{self, Builder, Creator, Said, Work};
+use super::build::{self, Builder, Work};
+use super::create::{Creator, Wanted};
 use super::decide::{Fate, Outcome};
 use super::look::Arrays;
-use super::naming::{self, Namer};
+use super::naming::{self, Christened, Namer};
 use super::steps::{self, Mode, is_redundant};
+use super::tell::{FOREVER, Telling};
 use super::{Case, report};
 use crate::context::{Context, Exit};
 use crate::errno::Cause;
@@ -52,23 +54,35 @@ pub(super) struct Called {
 }
 
 impl Called {
-    /// Takes names as they come; `next` gives one that is free, and is told what is in its way.
+    /// Takes numbers as they come; `next` gives one that is free.
     pub(super) fn new(
         case: &Case<'_, '_>,
-        next: &mut dyn FnMut(Option<&str>) -> Option<String>,
+        names: &Christened,
+        next: &mut dyn FnMut(Wanted) -> Option<String>,
     ) -> Option<Self> {
         let existing = case.existing;
         let container = match existing {
             Some(existing) => existing.name.clone(),
-            None => next(None)?,
+            None => next(Wanted {
+                in_the_way: None,
+                number: names.container.number,
+            })?,
         };
         let mut volumes = Vec::new();
-        for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
+        for ((plan, fate), name) in case
+            .plans
+            .iter()
+            .zip(&case.decision.fates)
+            .zip(&names.volumes)
+        {
             let known = existing.and_then(|existing| existing.volume(plan.index));
-            let known = known.map(|volume| volume.name.as_str());
+            let known = known.map(|volume| volume.name.clone());
             volumes.push(match fate {
-                Fate::Start => Some(next(known)?),
-                Fate::Finish => known.map(str::to_owned),
+                Fate::Start => Some(next(Wanted {
+                    in_the_way: known,
+                    number: name.as_ref().and_then(|name| name.number),
+                })?),
+                Fate::Finish => known,
                 _ => None,
             });
         }
@@ -96,7 +110,12 @@ pub(super) fn carry_out(
                 .is_some_and(|c| c.decision.outcome == Outcome::Goes)
         })
         .collect();
-    let called = match make_arrays(context, cases, &going, arrays) {
+    let namer = Namer::new(context.root);
+    let named: Vec<(usize, Christened)> = going
+        .iter()
+        .filter_map(|at| Some((*at, namer.christen(cases.get(*at)?))))
+        .collect();
+    let called = match make_arrays(context, cases, &named, arrays) {
         Ok(called) => called,
         Err(why) => {
             error!("{why}; nothing is started");
@@ -109,10 +128,9 @@ pub(super) fn carry_out(
         }
     };
     let mut works: Vec<(usize, Work)> = Vec::new();
-    let mut namer = Namer::new(context.root);
-    for (at, called) in going.iter().zip(&called) {
+    for ((at, names), called) in named.iter().zip(&called) {
         if let Some(case) = cases.get_mut(*at) {
-            works.push((*at, work(case, called, mode, disks, &mut namer)));
+            works.push((*at, work(case, called, names, mode, disks)));
             case.begin(called);
         }
     }
@@ -149,15 +167,19 @@ pub(super) fn carry_out(
 fn make_arrays(
     context: &Context,
     cases: &[Case<'_, '_>],
-    going: &[usize],
+    named: &[(usize, Christened)],
     arrays: &Arrays,
 ) -> Result<Vec<Called>, String> {
-    let going = || going.iter().filter_map(|at| cases.get(*at));
-    // Once to count, and to see what is in the way.
-    let mut wanted: Vec<Option<String>> = Vec::new();
-    for case in going() {
-        let _ = Called::new(case, &mut |in_the_way| {
-            wanted.push(in_the_way.map(str::to_owned));
+    let going = || {
+        named
+            .iter()
+            .filter_map(|(at, names)| Some((cases.get(*at)?, names)))
+    };
+    // Once to know what is wanted.
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for (case, names) in going() {
+        let _ = Called::new(case, names, &mut |one| {
+            wanted.push(one);
             Some(String::new())
         });
     }
@@ -184,7 +206,9 @@ fn make_arrays(
     }
     let mut names = making.names.into_iter();
     going()
-        .map(|case| Called::new(case, &mut |_| names.next()).ok_or_else(String::new))
+        .map(|(case, christened)| {
+            Called::new(case, christened, &mut |_| names.next()).ok_or_else(String::new)
+        })
         .collect()
 }
 
@@ -223,31 +247,21 @@ impl Foreman for Making {
     fn abandon(&mut self, _job: u32) {}
 }
 
-/// The one deadline is the only bound.
-const FOREVER: Bounds = Bounds {
-    hold_ms: u64::MAX,
-    job_ms: u64::MAX,
-};
-
 /// What a worker is to do for a container.
 fn work(
     case: &Case<'_, '_>,
     called: &Called,
+    named: &Christened,
     mode: Mode,
     disks: &[Disk],
-    namer: &mut Namer,
 ) -> Work {
     let container = &case.container;
     let uuid = container.uuid();
     let disk = |name: &str| disks.iter().find(|disk| disk.name.as_str() == name);
     let mut volumes = Vec::new();
-    for ((plan, fate), array) in case
-        .plans
-        .iter()
-        .zip(&case.decision.fates)
-        .zip(&called.volumes)
-    {
-        let Some(array) = array else {
+    let fates = case.plans.iter().zip(&case.decision.fates);
+    for (((plan, fate), array), choice) in fates.zip(&called.volumes).zip(&named.volumes) {
+        let (Some(array), Some(choice)) = (array, choice) else {
             continue;
         };
         let runs = *fate == Fate::Finish;
@@ -264,7 +278,7 @@ fn work(
             runs,
             redundant: is_redundant(plan),
             steps,
-            names: namer.volume(array, plan.uuid, plan.name),
+            names: naming::names(array, choice, plan.uuid),
         });
     }
     Work {
@@ -286,7 +300,7 @@ fn work(
             .collect(),
         volumes,
         mode,
-        names: namer.container(&called.container, uuid),
+        names: naming::names(&called.container, &named.container, uuid),
     }
 }
 
@@ -378,109 +392,6 @@ fn leave(
     }
 }
 
-/// Hears the workers, and tells what they say.
-struct Telling<'a, 's, 'm> {
-    cases: &'a mut [Case<'s, 'm>],
-    /// By job, which case it is.
-    places: &'a [usize],
-    works: &'a [Work],
-    next: u32,
-}
-
-impl Telling<'_, '_, '_> {
-    fn close(&mut self, why: &str) {
-        for (at, work) in self.places.iter().zip(self.works) {
-            for volume in &work.volumes {
-                let Some(case) = self.cases.get_mut(*at) else {
-                    continue;
-                };
-                let Some(plan) = case.plans.get(usize::from(volume.index)) else {
-                    continue;
-                };
-                if let Some(came) = case.came.get_mut(usize::from(volume.index))
-                    && *came == Came::UnderWay
-                {
-                    *came = Came::Failed(why.to_owned());
-                    report::failed(plan, &volume.array, why);
-                }
-            }
-        }
-    }
-}
-
-impl Foreman for Telling<'_, '_, '_> {
-    fn next(&mut self) -> Option<u32> {
-        let job = self.next;
-        ((job as usize) < self.works.len()).then(|| {
-            self.next += 1;
-            job
-        })
-    }
-    fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize {
-        for (to, from) in order.iter_mut().zip(job.to_le_bytes()) {
-            *to = from;
-        }
-        size_of::<u32>()
-    }
-    fn more(&self) -> bool {
-        (self.next as usize) < self.works.len()
-    }
-    fn blocks_others(&self, _job: u32) -> bool {
-        false
-    }
-    fn bounds(&self, _job: u32) -> Bounds {
-        FOREVER
-    }
-    fn message(&mut self, job: u32, message: &[u8]) {
-        let (Some(at), Some(work)) = (self.places.get(job as usize), self.works.get(job as usize))
-        else {
-            return;
-        };
-        let (Some(case), Some((said, volume, ms, text))) =
-            (self.cases.get_mut(*at), Said::decode(message))
-        else {
-            return;
-        };
-        let Some(index) = volume else {
-            match said {
-                Said::Failed => {
-                    error!(
-                        "{} (container {}): {text}",
-                        work.array,
-                        case.container.uuid()
-                    );
-                    case.fail(text);
-                }
-                _ => warn!("{text}"),
-            }
-            return;
-        };
-        let array = work.volumes.iter().find(|volume| volume.index == index);
-        let array = array.map_or("", |volume| volume.array.as_str());
-        let place = usize::from(index);
-        let (Some(plan), Some(came)) = (case.plans.get(place), case.came.get_mut(place)) else {
-            return;
-        };
-        match said {
-            Said::Usable => {
-                report::started(plan, array, ms);
-                *came = Came::Usable(ms);
-            }
-            Said::Readonly => {
-                report::readonly(plan, array, text);
-                *came = Came::Readonly(text.to_owned());
-            }
-            Said::Failed => {
-                report::failed(plan, array, text);
-                *came = Came::Failed(text.to_owned());
-            }
-            Said::Warning => warn!("{array}: {text}"),
-        }
-    }
-    fn done(&mut self, _job: u32, _died: bool) {}
-    fn abandon(&mut self, _job: u32) {}
-}
-
 impl Case<'_, '_> {
     /// Its volumes are being brought up.
     fn begin(&mut self, called: &Called) {
@@ -492,7 +403,7 @@ impl Case<'_, '_> {
     }
 
     /// Nothing came of it.
-    fn fail(&mut self, why: &str) {
+    pub(super) fn fail(&mut self, why: &str) {
         for (came, fate) in self.came.iter_mut().zip(&self.decision.fates) {
             if matches!(fate, Fate::Start | Fate::Finish) {
                 *came = Came::Failed(why.to_owned());

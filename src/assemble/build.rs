@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use super::steps::{Mode, SAFE_MODE_DELAY, Step};
 use crate::deadline::{Deadline, now_ms};
 use crate::errno::Cause;
-use crate::path;
 use crate::pool::{Crew, MESSAGE, Reply};
 use crate::sys::disks::{self, Disk};
 use crate::sys::md::{self, State, links, mdmon};
@@ -20,12 +19,12 @@ use crate::sys::{Root, partitions};
 use crate::text::{Printable, Text};
 
 /// So long a step that finds something busy is tried again, in milliseconds: udev looks at every device that comes.
-const BUSY_MS: u64 = 2_000;
+pub(super) const BUSY_MS: u64 = 2_000;
 /// mdmon answers within half a second; a slow machine is given this, in milliseconds.
 const WATCH_MS: u64 = 15_000;
 /// So long udev is waited for, in milliseconds.
 const UDEV_MS: u64 = 1_000;
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// A container that is to be brought up.
 #[derive(Debug)]
@@ -119,10 +118,10 @@ impl Crew for Builder<'_> {
 }
 
 /// Why a step failed.
-struct Failure(String);
+pub(super) struct Failure(pub(super) String);
 
 impl Failure {
-    fn of(args: fmt::Arguments<'_>) -> Self {
+    pub(super) fn of(args: fmt::Arguments<'_>) -> Self {
         Self(args.to_string())
     }
 }
@@ -388,108 +387,4 @@ impl Building<'_> {
 fn may_be_busy(step: &Step) -> bool {
     let path = step.path.as_str();
     path.ends_with("/new_dev") || path.ends_with("/array_state")
-}
-
-/// Makes the arrays that are wanted, before it is known what they are called. One worker does it.
-pub(super) struct Creator<'a> {
-    /// Where.
-    pub(super) root: &'a Root,
-    /// For each array that is wanted: one that is in its way, stopped and to be cleared first.
-    pub(super) wanted: &'a [Option<String>],
-    /// Arrays that are there and empty: they are taken first.
-    pub(super) empty: &'a [String],
-    /// Until when.
-    pub(super) deadline: Deadline,
-}
-
-impl Crew for Creator<'_> {
-    fn work(&self, _: &[u8], reply: &Reply) {
-        let made = self.load().and_then(|()| {
-            let mut empty = self.empty.iter();
-            self.wanted.iter().try_for_each(|in_the_way| {
-                if let Some(array) = in_the_way {
-                    self.clear(array)?;
-                }
-                let name = match empty.next() {
-                    Some(name) => Text::of(format_args!("{name}")),
-                    None => self.make()?,
-                };
-                reply.say(name.as_str().as_bytes());
-                Ok(())
-            })
-        });
-        if let Err(Failure(why)) = made {
-            let mut message = Text::<{ MESSAGE - 1 }>::of(format_args!("!"));
-            message.add(format_args!("{why}"));
-            reply.say(message.as_str().as_bytes());
-        }
-    }
-}
-
-impl Creator<'_> {
-    fn load(&self) -> Result<(), Failure> {
-        if md::is_present(self.root) {
-            return Ok(());
-        }
-        let loaded = crate::sys::program::load_module(self.root, "md_mod", self.deadline);
-        match loaded {
-            Ok(()) if md::is_present(self.root) => Ok(()),
-            Ok(()) => Err(Failure::of(format_args!(
-                "md_mod was loaded and is not there"
-            ))),
-            Err(error) => Err(Failure::of(format_args!(
-                "the kernel has no md, and to load md_mod {error}"
-            ))),
-        }
-    }
-
-    fn make(&self) -> Result<md::Name, Failure> {
-        for number in md::free_numbers(self.root) {
-            let name = Text::of(format_args!("md{number}"));
-            match md::create(self.root, name.as_str()) {
-                Ok(()) => return Ok(name),
-                // Somebody else was first, or the last one of that name is not gone yet.
-                Err(Errno::EXIST | Errno::BUSY) => {}
-                Err(errno) => {
-                    return Err(Failure::of(format_args!(
-                        "{name} cannot be made: {}",
-                        Cause(errno)
-                    )));
-                }
-            }
-        }
-        Err(Failure::of(format_args!("there are 512 arrays already")))
-    }
-
-    /// Half of what somebody began: stopped, with nothing in it that would be lost.
-    fn clear(&self, array: &str) -> Result<(), Failure> {
-        let end = self.deadline.within_ms(BUSY_MS);
-        loop {
-            match md::state(self.root, array) {
-                Err(_) => return Ok(()),
-                Ok(State::Clear | State::Inactive) => {}
-                Ok(state) => {
-                    return Err(Failure::of(format_args!("{array} is {} now", state.word())));
-                }
-            }
-            let cleared = self.root.write(
-                path!("{}", md::attr(array, "array_state")).as_str(),
-                b"clear",
-            );
-            if cleared.is_ok() && !md::exists(self.root, array) {
-                return Ok(());
-            }
-            if end.is_over() {
-                return match cleared {
-                    // It goes when its last user does; its number is not used.
-                    Ok(()) => Ok(()),
-                    Err(errno) => Err(Failure::of(format_args!(
-                        "{array} is stopped and cannot be cleared: {}",
-                        Cause(errno)
-                    ))),
-                };
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
 }

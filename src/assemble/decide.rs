@@ -67,6 +67,8 @@ pub(super) enum Claim {
     NotListed,
     /// `rd.md.uuid=` lists others: nobody assembles it.
     NotInUuids,
+    /// `ARRAY <ignore>` in mdadm.conf: nobody assembles it.
+    Ignored,
     /// No disk of it is below an Intel RAID controller: mdadm's rules decide.
     NoPlatform,
 }
@@ -88,6 +90,8 @@ pub(super) struct Scene<'s> {
     pub(super) claim: Claim,
     /// A header that must not be trusted: of which volume, on which disk and why.
     pub(super) bad_headers: &'s [(u8, String)],
+    /// Volumes that mdadm.conf says are to be ignored.
+    pub(super) ignored: &'s [u8],
     /// How it is to be started.
     pub(super) mode: Mode,
     /// For how long it waits.
@@ -124,6 +128,8 @@ pub(super) enum Fate {
     Start,
     /// It waits with its container.
     Waits,
+    /// It is not started, since it is not to be.
+    Left(&'static str),
     /// It is not started, and this is why.
     Not(String),
 }
@@ -136,6 +142,9 @@ pub(super) struct Decision {
     /// Of its volumes, by index.
     pub(super) fates: Vec<Fate>,
 }
+
+/// Why something is left that mdadm would leave.
+const IGNORED: &str = "mdadm.conf says <ignore>";
 
 impl Decision {
     /// The container is not touched, for a reason that is not in its metadata.
@@ -163,6 +172,7 @@ pub(super) fn decide(
     }
     let outcome = match scene.claim {
         Claim::Ours => None,
+        Claim::Ignored => Some(Outcome::Left(IGNORED)),
         Claim::NotInUuids => Some(Outcome::Left("rd.md.uuid= does not list it")),
         Claim::NotListed => Some(Outcome::Mdadm("quell.assemble= does not list it".into())),
         Claim::NoPlatform => Some(Outcome::Mdadm(
@@ -194,11 +204,14 @@ pub(super) fn decide(
 
 /// What is known of a volume by what md has of it.
 fn already(plan: &Plan<'_>, scene: &Scene<'_>) -> Fate {
-    let Some(existing) = scene.existing else {
-        return Fate::Waits;
-    };
-    let Some(volume) = existing.volume(plan.index) else {
-        return Fate::Waits;
+    let volume = scene
+        .existing
+        .and_then(|existing| existing.volume(plan.index));
+    let (Some(existing), Some(volume)) = (scene.existing, volume) else {
+        return match scene.ignored.contains(&plan.index) {
+            true => Fate::Left(IGNORED),
+            false => Fate::Waits,
+        };
     };
     match volume.state {
         State::Clear | State::Inactive | State::Unknown => Fate::Waits,
@@ -229,7 +242,7 @@ fn refused(
     let mut unsupported = None;
     let mut dangerous = false;
     for (plan, fate) in plans.iter().zip(fates.iter_mut()) {
-        if *fate == Fate::Runs {
+        if matches!(fate, Fate::Runs | Fate::Left(_)) {
             continue;
         }
         let bad = scene
@@ -273,7 +286,7 @@ fn waits(
     scene: &Scene<'_>,
 ) -> bool {
     let lacks = |(plan, fate): (&Plan<'_>, &Fate)| {
-        *fate != Fate::Runs
+        !matches!(fate, Fate::Runs | Fate::Left(_))
             && plan
                 .slots_that(|s| s == SlotState::Missing)
                 .next()

@@ -49,20 +49,31 @@ pub(super) fn disks(root: &Root, ask: &Ask) -> Result<Disks, String> {
 
 /// A number that changes when a disk comes, goes, or is replaced by another one.
 pub(super) fn fingerprint(disks: &[Disk]) -> u64 {
-    // FNV-1a, 64 bits: nobody attacks it.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
+    let mut hash = Hash::default();
     for disk in disks {
-        add(disk.name.as_str().as_bytes());
-        add(&disk.dev.0.to_le_bytes());
-        add(&disk.diskseq.to_le_bytes());
-        add(&disk.sectors.to_le_bytes());
+        hash.add(disk.name.as_str().as_bytes());
+        hash.add(&disk.dev.0.to_le_bytes());
+        hash.add(&disk.diskseq.to_le_bytes());
+        hash.add(&disk.sectors.to_le_bytes());
     }
-    hash
+    hash.0
+}
+
+/// FNV-1a of 64 bits: it only has to tell one thing from another, and nobody attacks it.
+pub(super) struct Hash(pub(super) u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 /// What md has already.

@@ -1,55 +1,147 @@
-//! What arrays are called in /dev/md: as mdadm would call them.
+//! What arrays are called in /dev/md: as mdadm would call them, by mdadm.conf and by what is in use.
 
+use core::cell::RefCell;
 use core::fmt;
 
-use crate::imsm::Uuid;
-use crate::imsm::names::LinkName;
+use super::Case;
+use super::decide::Fate;
+use crate::imsm::names::{Choice, Trust};
+use crate::imsm::{Container, Plan, Uuid};
+use crate::path;
 use crate::sys::Root;
+use crate::sys::md::conf::{self, InContainer, Wanted};
 use crate::sys::md::links::Names;
 use crate::sys::md::map;
 use crate::text::Text;
 
+/// Names of a container and of those of its volumes that are brought up.
+pub(super) struct Christened {
+    pub(super) container: Choice,
+    /// By index.
+    pub(super) volumes: Vec<Option<Choice>>,
+}
+
 /// Gives names, each once.
-pub(super) struct Namer {
-    taken: Vec<String>,
+pub(super) struct Namer<'a> {
+    root: &'a Root,
+    given: RefCell<Vec<String>>,
 }
 
-impl Namer {
-    /// Knows the names that are taken.
-    pub(super) fn new(root: &Root) -> Self {
-        let mut taken = Vec::new();
-        // No map: none is taken.
-        let _ = map::read(root, &mut |entry| {
-            taken.push(entry.path.as_str().to_owned())
-        });
-        Self { taken }
+impl<'a> Namer<'a> {
+    pub(super) fn new(root: &'a Root) -> Self {
+        Self {
+            root,
+            given: RefCell::default(),
+        }
     }
 
-    /// The container's: `imsm0`, `imsm1`...
-    pub(super) fn container(&mut self, array: &str, uuid: Uuid) -> Names {
-        let path = self.free(&|n| format!("/dev/md/imsm{n}"));
-        names(array, path, uuid)
+    /// Names for what is to be brought up of a case.
+    pub(super) fn christen(&self, case: &Case<'_, '_>) -> Christened {
+        let uuid = case.container.uuid();
+        let array = case.existing.map_or("", |existing| existing.name.as_str());
+        let container = known(self.root, array)
+            .or_else(|| self.name(&container(uuid.to_string().as_str()), array))
+            .unwrap_or_else(|| Choice::linked("imsm", Trust::Format));
+        let volumes = case
+            .plans
+            .iter()
+            .zip(&case.decision.fates)
+            .map(|(plan, fate)| {
+                let existing = case
+                    .existing
+                    .and_then(|existing| existing.volume(plan.index));
+                let array = existing.map_or("", |volume| volume.name.as_str());
+                match fate {
+                    Fate::Finish => {
+                        known(self.root, array).or_else(|| self.volume(plan, uuid, &container))
+                    }
+                    Fate::Start => self.volume(plan, uuid, &container),
+                    _ => None,
+                }
+            });
+        Christened {
+            volumes: volumes.collect(),
+            container,
+        }
     }
 
-    /// A volume's: its own, with a number since this machine was not told that the array is its own.
-    pub(super) fn volume(&mut self, array: &str, uuid: Uuid, name: &[u8]) -> Names {
-        let path = self.free(&|n| format!("/dev/md/{}_{n}", LinkName(name)));
-        names(array, path, uuid)
+    fn volume(&self, plan: &Plan<'_>, of: Uuid, container: &Choice) -> Option<Choice> {
+        let (uuid, of) = (plan.uuid.to_string(), of.to_string());
+        self.name(&volume(plan, &uuid, &of, container.path.as_str()), "")
     }
 
-    fn free(&mut self, path: &dyn Fn(u32) -> String) -> String {
-        // There are at most 512 arrays.
-        let free = (0..=512).map(path).find(|path| !self.taken.contains(path));
-        let path = free.unwrap_or_default();
-        self.taken.push(path.clone());
-        path
+    fn name(&self, wanted: &Wanted<'_>, array: &str) -> Option<Choice> {
+        let choice = conf::name_for(self.root, wanted, &|name| self.is_taken(name, array))?;
+        self.given
+            .borrow_mut()
+            .push(choice.path.as_str().to_owned());
+        Some(choice)
+    }
+
+    /// Given already, or a link to something else.
+    fn is_taken(&self, name: &str, array: &str) -> bool {
+        let link = path!("/dev/md/{name}");
+        let mut buf = [0; 256];
+        let leads_to = self.root.link_name(link.as_str(), &mut buf);
+        let is_used =
+            leads_to.is_ok_and(|to| to != array.as_bytes() && self.root.exists(link.as_str()));
+        is_used || self.given.borrow().iter().any(|path| path == link.as_str())
     }
 }
 
-fn names(array: &str, path: String, uuid: impl fmt::Display) -> Names {
+/// What mdadm's map calls an array.
+fn known(root: &Root, array: &str) -> Option<Choice> {
+    let mut known = None;
+    let read = map::read(root, &mut |entry| {
+        if entry.name.as_str() == array {
+            known = Some(Choice {
+                path: entry.path,
+                number: None,
+            });
+        }
+    });
+    read.ok().and(known)
+}
+
+fn container(uuid: &str) -> Wanted<'_> {
+    Wanted {
+        name: b"imsm",
+        uuid,
+        volume: None,
+    }
+}
+
+fn volume<'a>(plan: &Plan<'a>, uuid: &'a str, of: &'a str, path: &'a str) -> Wanted<'a> {
+    Wanted {
+        name: plan.name,
+        uuid,
+        volume: Some(InContainer {
+            uuid: of,
+            // A number that is only now given is in nobody's configuration.
+            array: "",
+            path,
+            index: plan.index,
+        }),
+    }
+}
+
+/// `ARRAY <ignore>` stands in mdadm.conf for the container.
+pub(super) fn is_ignored(root: &Root, of: &Container<'_, '_>) -> bool {
+    let uuid = of.uuid().to_string();
+    conf::name_for(root, &container(&uuid), &|_| false).is_none()
+}
+
+/// The same for a volume.
+pub(super) fn is_volume_ignored(root: &Root, of: &Container<'_, '_>, plan: &Plan<'_>) -> bool {
+    let (uuid, of) = (plan.uuid.to_string(), of.uuid().to_string());
+    conf::name_for(root, &volume(plan, &uuid, &of, ""), &|_| false).is_none()
+}
+
+/// By what an array is found.
+pub(super) fn names(array: &str, choice: &Choice, uuid: impl fmt::Display) -> Names {
     Names {
         array: Text::of(format_args!("{array}")),
-        path: Text::of(format_args!("{path}")),
+        path: choice.path.clone(),
         uuid: Text::of(format_args!("{uuid}")),
     }
 }

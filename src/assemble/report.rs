@@ -2,51 +2,96 @@
 
 use core::fmt;
 
-use log::{error, info, warn};
+use log::{Level, error, info, warn};
 
 use super::Case;
 use super::decide::{Fate, Outcome, Patience};
+use super::look::Hash;
 use super::steps::is_redundant;
 use crate::deadline::now_ms;
-use crate::imsm::{Level, Migration, Plan, SlotState};
+use crate::imsm::{Migration, Plan, SlotState};
 use crate::text::{Millis, Printable, Seconds};
 
 /// What a person can do about what nobody starts.
 const ADVICE: &str = "`quell examine DISK...` shows what each disk says; who knows which is right can have mdadm start it by hand";
 
-/// Says what was decided of a container, where nothing more will be said of it.
-pub(super) fn decided(case: &Case<'_, '_>) {
-    let uuid = case.container.uuid();
-    match &case.decision.outcome {
-        Outcome::Runs | Outcome::Goes => {}
-        Outcome::Left(why) => info!("container {uuid}: left alone: {why}"),
-        Outcome::Mdadm(why) => warn!("container {uuid}: left to mdadm: {why}"),
-        Outcome::Unsafe(why) => {
-            error!("container {uuid}: nobody starts it: {why}. {ADVICE}");
-        }
-        Outcome::Waits(patience) => {
-            info!(
-                "container {uuid}: waits for disk {}{}",
-                Missing(case),
-                Until(*patience)
-            );
-        }
+/// Lines about how things stand, as opposed to what is done: where nothing has changed since the last call of the initrd's
+/// loop they are not worth repeating.
+#[derive(Default)]
+pub(super) struct Lines(Vec<(Level, String)>);
+
+impl Lines {
+    pub(super) fn add(&mut self, level: Level, line: String) {
+        self.0.push((level, line));
     }
-    let whole = matches!(
-        case.decision.outcome,
-        Outcome::Mdadm(_) | Outcome::Unsafe(_)
-    );
-    for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
-        match fate {
-            Fate::Not(why) if !whole => {
-                error!("{} (container {uuid}): not started: {why}", Name(plan));
+
+    /// Says them, quietly where the last call said the same; returns what they come to.
+    pub(super) fn say(&self, last: Option<u64>) -> u64 {
+        let mut hash = Hash::default();
+        // How long there is still to wait is no news.
+        let news = |line: &str| line.split(", for ").next().unwrap_or_default().len();
+        for (_, line) in &self.0 {
+            hash.add(line.as_bytes().get(..news(line)).unwrap_or_default());
+        }
+        for (level, line) in &self.0 {
+            let level = if last == Some(hash.0) {
+                Level::Debug
+            } else {
+                *level
+            };
+            log::log!(level, "{line}");
+        }
+        hash.0
+    }
+
+    /// What was decided of a container, where nothing more will be said of it.
+    pub(super) fn decided(&mut self, case: &Case<'_, '_>) {
+        let uuid = case.container.uuid();
+        match &case.decision.outcome {
+            Outcome::Runs | Outcome::Goes => {}
+            Outcome::Left(why) => {
+                self.add(Level::Info, format!("container {uuid}: left alone: {why}"))
             }
-            Fate::Runs => {
-                let array = case.existing.and_then(|e| e.volume(plan.index));
-                let array = array.map_or("", |volume| volume.name.as_str());
-                info!("{array} ({}) runs already", Name(plan));
+            Outcome::Mdadm(why) => {
+                self.add(
+                    Level::Warn,
+                    format!("container {uuid}: left to mdadm: {why}"),
+                );
             }
-            _ => {}
+            Outcome::Unsafe(why) => {
+                let line = format!("container {uuid}: nobody starts it: {why}. {ADVICE}");
+                self.add(Level::Error, line);
+            }
+            Outcome::Waits(patience) => {
+                let (missing, until) = (Missing(case), Until(*patience));
+                let line = format!("container {uuid}: waits for disk {missing}{until}");
+                self.add(Level::Info, line);
+            }
+        }
+        let whole = matches!(
+            case.decision.outcome,
+            Outcome::Mdadm(_) | Outcome::Unsafe(_)
+        );
+        for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
+            let name = Name(plan);
+            match fate {
+                Fate::Not(why) if !whole => {
+                    let line = format!("{name} (container {uuid}): not started: {why}");
+                    self.add(Level::Error, line);
+                }
+                Fate::Left(why) => {
+                    self.add(
+                        Level::Info,
+                        format!("{name} (container {uuid}): left alone: {why}"),
+                    );
+                }
+                Fate::Runs => {
+                    let array = case.existing.and_then(|e| e.volume(plan.index));
+                    let array = array.map_or("", |volume| volume.name.as_str());
+                    self.add(Level::Info, format!("{array} ({name}) runs already"));
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -74,7 +119,7 @@ pub(super) fn before(plan: &Plan<'_>, array: &str) {
             info!("{array} ({name}): disk {} is rebuilt{done}", slot.serial);
         }
     }
-    if plan.geometry.level == Level::Raid0 {
+    if !is_redundant(plan) {
         return;
     }
     let why = match plan.migration {

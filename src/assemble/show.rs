@@ -6,6 +6,7 @@ use super::Case;
 use super::act::{self, Called, Came};
 use super::decide::{Fate, Outcome, Patience};
 use super::look::Arrays;
+use super::naming::Namer;
 use super::report::Name;
 use super::steps::{self, Mode, is_redundant};
 use crate::context::{Context, Exit};
@@ -28,6 +29,7 @@ pub(super) fn plan(
         return Exit::Done;
     }
     let mut text = String::new();
+    let namer = Namer::new(context.root);
     let mut free = arrays
         .empty
         .iter()
@@ -35,7 +37,7 @@ pub(super) fn plan(
         .chain(md::free_numbers(context.root).map(|number| format!("md{number}")));
     for case in cases {
         // A String takes all that is written to it.
-        let _ = container(&mut text, case, mode, disks, &mut free);
+        let _ = container(&mut text, case, &namer, mode, disks, &mut free);
     }
     if cases.is_empty() {
         text.push_str("no IMSM container\n");
@@ -47,6 +49,7 @@ pub(super) fn plan(
 fn container(
     text: &mut String,
     case: &Case<'_, '_>,
+    namer: &Namer<'_>,
     mode: Mode,
     disks: &[Disk],
     free: &mut dyn Iterator<Item = String>,
@@ -58,7 +61,13 @@ fn container(
         outcome(&case.decision.outcome)
     )?;
     let called = (case.decision.outcome == Outcome::Goes)
-        .then(|| Called::new(case, &mut |_| free.next()))
+        .then(|| {
+            let named = namer.christen(case);
+            Called::new(case, &named, &mut |wanted| match wanted.number {
+                Some(number) => Some(format!("md{number}")),
+                None => free.next(),
+            })
+        })
         .flatten();
     for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
         volume(text, plan, fate)?;
@@ -163,6 +172,7 @@ fn said(fate: &Fate) -> String {
         Fate::Finish => "runs, and is made usable".into(),
         Fate::Start => "is started".into(),
         Fate::Waits => "waits".into(),
+        Fate::Left(why) => format!("left alone: {why}"),
         Fate::Not(why) => format!("not started: {why}"),
     }
 }
@@ -238,6 +248,7 @@ fn volume_json(json: &mut Json, fate: &Fate, came: &Came) {
         (Came::Untouched, Fate::Runs) => ("runs", ""),
         (Came::Untouched, Fate::Waits) => ("waits", ""),
         (Came::Untouched, Fate::Start | Fate::Finish) => ("to-be-started", ""),
+        (Came::Untouched, Fate::Left(why)) => ("left", *why),
         (Came::Untouched, Fate::Not(why)) => ("not-started", why.as_str()),
     };
     json.text("state", format_args!("{word}"));

@@ -8,6 +8,7 @@
 //! | `seen.UUID` | when the first member of that container was seen |
 //! | `disks` | which disks there were, as a number: while it stays the same nothing needs to be read |
 //! | `until_ms` | when there is something to do even so; none: never |
+//! | `said` | what was said last, as a number: the initrd's loop need not hear it twice a second |
 //!
 //! The initrd's loop reads `decided`; the rest is quell's own.
 
@@ -36,6 +37,8 @@ pub(super) struct State {
     pub(super) disks: Option<u64>,
     /// `until_ms`
     pub(super) until_ms: Option<u64>,
+    /// `said`
+    pub(super) said: Option<u64>,
 }
 
 impl State {
@@ -64,6 +67,7 @@ impl State {
                 ("decided", _) => state.decided = value == "1",
                 ("disks", _) => state.disks = number,
                 ("until_ms", _) => state.until_ms = number,
+                ("said", _) => state.said = number,
                 (_, Some(uuid)) => state.seen.extend(number.map(|ms| (uuid.to_owned(), ms))),
                 _ => {}
             }
@@ -83,6 +87,7 @@ impl State {
         number(&mut text, "decided", Some(u64::from(self.decided)));
         number(&mut text, "disks", self.disks);
         number(&mut text, "until_ms", self.until_ms);
+        number(&mut text, "said", self.said);
         for (uuid, ms) in &self.seen {
             let _ = writeln!(text, "seen.{uuid}={ms}");
         }
@@ -126,6 +131,7 @@ mod tests {
             seen: vec![("0d9dd856:5f019b3d:8ff3c97d:733f2f8a".into(), 4_000)],
             disks: Some(u64::MAX),
             until_ms: Some(34_000),
+            said: Some(0),
         };
         let text = state.text(b"0b1c");
         assert_eq!(State::parse(text.as_bytes(), b"0b1c"), state);

@@ -107,13 +107,19 @@ fn link(root: &Root, dir: &str, name: &Path, to: &Path) -> Result<(), Errno> {
     }
     let mut buf = [0; 256];
     match root.read_link(at.as_str(), &mut buf) {
-        Ok(old) if old == to.as_str().as_bytes() => Ok(()),
+        // mdadm's own are absolute.
+        Ok(old) if last(old) == last(to.as_str().as_bytes()) => Ok(()),
         Ok(_) if !root.exists(at.as_str()) => {
             unlinkat(&fd, name.as_str(), AtFlags::empty())?;
             make()
         }
         _ => Err(Errno::EXIST),
     }
+}
+
+/// The last part of a path.
+fn last(path: &[u8]) -> Option<&[u8]> {
+    path.rsplit(|&b| b == b'/').next()
 }
 
 /// Takes away all links to an array and to its partitions, whoever made them.
