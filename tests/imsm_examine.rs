@@ -3,14 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
-#[allow(dead_code, unreachable_pub)]
-#[path = "imsm/sample.rs"]
-mod sample;
 
+use common::sample::{Image, SECTORS, SETS, set};
 use common::tree::{Node, Tree};
 use common::{Ran, folder, quell};
 use quell::imsm::SectorSize;
-use sample::{Image, SECTORS, SETS, set};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};

@@ -2,14 +2,10 @@
 //!
 //! A disk's node is a file with the last of it: all that is ever read below a root that is not the machine's.
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../imsm/sample.rs"]
-mod sample;
-
 use super::controller::{self, Words, block};
+use super::sample::{self, Image};
 use super::tree::Tree;
 use quell::imsm::SectorSize;
-use sample::Image;
 
 /// What may be said of a disk, beside its name (`nvme0n1`, `sda`).
 ///

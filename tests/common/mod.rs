@@ -8,6 +8,9 @@
 pub(crate) mod case;
 mod controller;
 mod disk;
+#[allow(unreachable_pub)]
+#[path = "../imsm/sample.rs"]
+pub(crate) mod sample;
 mod text;
 pub(crate) mod tree;
 pub(crate) mod trials;
