@@ -10,6 +10,7 @@ use crate::examine::Subject;
 use crate::imsm::Serial;
 use crate::options::{OptionError, Options, Stage, TABLE};
 use crate::quiesce::Name;
+use crate::remove;
 use crate::text::{Printable, Text};
 
 /// The most controllers that can be named; more are `--all`.
@@ -38,6 +39,15 @@ pub enum Command {
     },
     /// `assemble`
     Assemble(Ask),
+    /// `teardown`
+    Teardown {
+        /// The arrays; none with `all`.
+        names: Vec<String>,
+        /// `--all`
+        all: bool,
+    },
+    /// `remove CONTAINER DISK...`
+    Remove(remove::Ask),
     /// `status`
     Status,
     /// `examine DEV...`
@@ -207,8 +217,8 @@ fn command(
     let Some((first, rest)) = words.split_first() else {
         return Err(Usage("no command given (see --help)".into()));
     };
-    if all && first.as_bytes() != b"quiesce" {
-        return Err(Usage("--all belongs to quiesce".into()));
+    if all && !matches!(first.as_bytes(), b"quiesce" | b"teardown") {
+        return Err(Usage("--all belongs to quiesce and teardown".into()));
     }
     if readonly && first.as_bytes() != b"assemble" {
         return Err(Usage("--readonly belongs to assemble".into()));
@@ -262,6 +272,20 @@ fn command(
             devices: paths("assemble", rest)?,
             readonly,
         })),
+        b"teardown" if all && !rest.is_empty() => {
+            Err(Usage("either arrays are named or --all is given".into()))
+        }
+        b"teardown" => Ok(Command::Teardown {
+            names: paths("teardown", rest)?,
+            all,
+        }),
+        b"remove" => match rest {
+            [container, disks @ ..] if !disks.is_empty() => Ok(Command::Remove(remove::Ask {
+                container: paths("remove", core::slice::from_ref(container))?.remove(0),
+                disks: paths("remove", disks)?,
+            })),
+            _ => Err(Usage("remove: which disks of which container?".into())),
+        },
         b"examine" => Ok(Command::Examine(subjects(rest, serials)?)),
         other => Err(Usage(format!(
             "{}: no such command (see --help)",
@@ -317,6 +341,8 @@ pub fn help() -> String {
         "quell: assembles Intel RAID (IMSM) arrays, and shuts NVMe controllers down, many at once, where nothing else can
 
     quell assemble [DEV...] [--readonly] [--degraded[=S]] [--dry-run] [--json]   DEV: a disk; none: all there are
+    quell teardown [ARRAY...|--all] [--dry-run] [--json]   ARRAY: md126, /dev/md/Volume0; a container means its volumes
+    quell remove CONTAINER DISK... [--dry-run]             takes disks that no volume uses out of a container
     quell quiesce [CTRL...|--all] [--dry-run] [--json]     CTRL: nvme3, /dev/nvme3, 0000:05:00.0
     quell shutdown VERB [--stage=S] [--dry-run] [--json]   VERB: reboot poweroff halt kexec
     quell status [--json]

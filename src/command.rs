@@ -12,7 +12,7 @@ use crate::options::{Options, Stage};
 use crate::quiesce::{self, Which};
 use crate::sys::proc::{self, Signals};
 use crate::sys::{Root, out};
-use crate::{assemble, examine, kmsg, shutdown, stage, status};
+use crate::{assemble, examine, kmsg, remove, shutdown, stage, status, teardown};
 
 /// The root lives as long as the process: the log writes through it.
 static ROOT: OnceLock<Root> = OnceLock::new();
@@ -89,6 +89,8 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
             Command::Quiesce { .. } => "quiesce",
             Command::Shutdown { .. } => "shutdown",
             Command::Assemble(_) => "assemble",
+            Command::Teardown { .. } => "teardown",
+            Command::Remove(_) => "remove",
             _ => "status",
         },
         root,
@@ -114,6 +116,8 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
         Command::Shutdown { verb } => shut_down(&mut context, verb.as_str(), given.is_some()),
         Command::Assemble(ask) => assemble::run(&context, ask),
+        Command::Teardown { names, all } => tear_down(&context, names, *all),
+        Command::Remove(ask) => remove::run(&context, ask),
         Command::Status => status::run(&context),
         // Done before there was a machine to look at.
         Command::Examine(_) | Command::Help | Command::Version => Exit::Done,
@@ -162,6 +166,22 @@ fn quiesce(context: &Context, names: &[quiesce::Name], all: bool) -> Exit {
             Which::All
         } else {
             Which::Named(names)
+        },
+    )
+}
+
+fn tear_down(context: &Context, names: &[String], all: bool) -> Exit {
+    if names.is_empty() && !all && context.stage == Stage::Person {
+        error!(
+            "teardown: which arrays? Name them, or give --all (with --dry-run to see the plan first)"
+        );
+        return Exit::Usage;
+    }
+    teardown::run(
+        context,
+        match names {
+            [] => teardown::Which::All,
+            names => teardown::Which::Named(names),
         },
     )
 }

@@ -6,7 +6,8 @@
 //! * [`options`], [`capability`] and [`schedule`] are pure: the kernel command line, what may be done to a controller and
 //!   how many at once, and which is next.
 //! * [`stage`]: where quell runs, for what, and until when ([`deadline`]).
-//! * [`quiesce`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and reports.
+//! * [`quiesce`], [`teardown`], [`remove`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and
+//!   reports.
 //! * [`imsm`]: Intel RAID metadata, from bytes to what md must be told, pure; [`examine`] shows it, [`assemble`] does it.
 //! * [`pool`]: forked workers, for all that may block.
 //! * [`sys`]: the only room with kernel files; [`name`] takes the kernel's names apart.
@@ -30,9 +31,11 @@ pub mod name;
 pub mod options;
 pub mod pool;
 pub mod quiesce;
+pub mod remove;
 pub mod schedule;
 pub mod shutdown;
 pub mod stage;
 pub mod status;
 pub mod sys;
+pub mod teardown;
 pub mod text;

@@ -6,6 +6,7 @@ use crate::context::{Context, Exit};
 use crate::options::Stage;
 use crate::quiesce::{self, Which};
 use crate::stage::{self, Exitrd, Verb};
+use crate::teardown;
 
 /// The verb of a call: a hook's is found out, a person must know his.
 pub fn verb(context: &Context, given: &str) -> Option<Verb> {
@@ -53,5 +54,9 @@ pub fn run(context: &mut Context, verb: Verb) -> Exit {
         let seconds = context.options.timeout_s(context.stage);
         context.deadline = stage::shared_deadline(context.root, context.stage, seconds);
     }
-    quiesce::run(context, Which::All)
+    let torn_down = match context.options.teardown {
+        true => teardown::step(context),
+        false => Exit::Done,
+    };
+    torn_down.and(quiesce::run(context, Which::All))
 }

@@ -113,7 +113,7 @@ pub const TABLE: &[Row] = &[
         values: "1, 0",
         default: "1",
         meaning: "stop arrays before the controllers are shut down",
-        works: false,
+        works: true,
     },
     Row {
         key: Key::Log,

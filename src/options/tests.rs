@@ -257,7 +257,7 @@ fn messages_are_one_clear_line() {
     assert_eq!(options, Options::DEFAULT);
     assert_eq!(
         warnings[0],
-        "quell.nonsense: unknown option (known: enable, jobs, width, timeout, lastresort, quiesce, fabrics, assemble, degraded, log); ignored"
+        "quell.nonsense: unknown option (known: enable, jobs, width, timeout, lastresort, quiesce, fabrics, assemble, degraded, teardown, log); ignored"
     );
     assert_eq!(warnings.len(), 4);
     let mut options = Options::DEFAULT;

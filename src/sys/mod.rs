@@ -18,6 +18,7 @@
 //! | [`lock`] | locks in /run |
 //! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
 //! | [`program`] | other programs, run and waited for |
+//! | [`occupied`] | mountinfo, swaps, /proc/*/fd: who uses an array |
 //! | [`out`] | standard output and error |
 
 pub mod block;
@@ -31,6 +32,7 @@ pub mod lock;
 pub mod md;
 pub mod memory;
 pub mod nvme;
+pub mod occupied;
 pub mod out;
 pub mod partitions;
 pub mod pci;
