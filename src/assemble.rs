@@ -10,7 +10,7 @@
 mod act;
 mod build;
 mod create;
-mod decide;
+pub mod decide;
 mod judge;
 mod look;
 mod naming;
@@ -19,7 +19,7 @@ mod read;
 mod report;
 mod show;
 mod state;
-mod steps;
+pub mod steps;
 mod tell;
 
 use log::{Level, error, warn};

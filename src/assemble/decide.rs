@@ -12,39 +12,39 @@ use crate::sys::md::State;
 
 /// An array of md that is a container of disks of this group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Existing {
+pub struct Existing {
     /// `md127`
-    pub(super) name: String,
+    pub name: String,
     /// Its disks.
-    pub(super) members: Vec<String>,
+    pub members: Vec<String>,
     /// mdmon answers for it.
-    pub(super) watched: bool,
+    pub watched: bool,
     /// Its volumes.
-    pub(super) volumes: Vec<ExistingVolume>,
+    pub volumes: Vec<ExistingVolume>,
 }
 
 /// An array of md that is a volume of such a container.
 #[derive(Clone, Debug)]
-pub(super) struct ExistingVolume {
+pub struct ExistingVolume {
     /// `md126`
-    pub(super) name: String,
+    pub name: String,
     /// Its place among the container's volumes.
-    pub(super) index: u8,
+    pub index: u8,
     /// `array_state`
-    pub(super) state: State,
+    pub state: State,
     /// Its `metadata_version` begins with `external:-`.
-    pub(super) blocked: bool,
+    pub blocked: bool,
 }
 
 impl Existing {
     /// It has this disk.
-    pub(super) fn has(&self, disk: &str) -> bool {
+    pub fn has(&self, disk: &str) -> bool {
         self.members.iter().any(|member| member == disk)
     }
 
     /// No disk may be bound to it any more: mdmon runs it, or has been about to since a redundant volume of it runs. It
     /// would take for a blank spare what comes then, whatever is on it.
-    pub(super) fn is_closed(&self, plans: &[Plan<'_>]) -> bool {
+    pub fn is_closed(&self, plans: &[Plan<'_>]) -> bool {
         let runs = |plan: &Plan<'_>| {
             let volume = self.volume(plan.index).map(|volume| volume.state);
             is_redundant(plan) && !matches!(volume, None | Some(State::Clear | State::Inactive))
@@ -53,14 +53,14 @@ impl Existing {
     }
 
     /// The array that is this volume.
-    pub(super) fn volume(&self, index: u8) -> Option<&ExistingVolume> {
+    pub fn volume(&self, index: u8) -> Option<&ExistingVolume> {
         self.volumes.iter().find(|volume| volume.index == index)
     }
 }
 
 /// Whether the container is quell's to assemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub enum Claim {
     /// It was asked for by name, or all are.
     Ours,
     /// Only others were asked for.
@@ -75,7 +75,7 @@ pub(super) enum Claim {
 
 /// How long a container waits for disks that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub enum Patience {
     /// For ever.
     Never,
     /// Until then, in milliseconds since boot.
@@ -83,26 +83,26 @@ pub(super) enum Patience {
 }
 
 /// What is known beside the metadata.
-pub(super) struct Scene<'s> {
+pub struct Scene<'s> {
     /// What there is of it already.
-    pub(super) existing: Option<&'s Existing>,
+    pub existing: Option<&'s Existing>,
     /// Whose it is.
-    pub(super) claim: Claim,
+    pub claim: Claim,
     /// A header that must not be trusted: of which volume, on which disk and why.
-    pub(super) bad_headers: &'s [(u8, String)],
+    pub bad_headers: &'s [(u8, String)],
     /// Volumes that mdadm.conf says are to be ignored.
-    pub(super) ignored: &'s [u8],
+    pub ignored: &'s [u8],
     /// How it is to be started.
-    pub(super) mode: Mode,
+    pub mode: Mode,
     /// For how long it waits.
-    pub(super) patience: Patience,
+    pub patience: Patience,
     /// Now.
-    pub(super) now_ms: u64,
+    pub now_ms: u64,
 }
 
 /// What is to become of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// It runs, whoever started it.
     Runs,
     /// It is left alone; nobody is asked to do more.
@@ -119,7 +119,7 @@ pub(super) enum Outcome {
 
 /// What is to become of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub enum Fate {
     /// It runs already.
     Runs,
     /// It runs, and something is still to be done before it can be used: mdmon, or what `--readonly` left out.
@@ -136,11 +136,11 @@ pub(super) enum Fate {
 
 /// Both.
 #[derive(Clone, Debug)]
-pub(super) struct Decision {
+pub struct Decision {
     /// Of the container.
-    pub(super) outcome: Outcome,
+    pub outcome: Outcome,
     /// Of its volumes, by index.
-    pub(super) fates: Vec<Fate>,
+    pub fates: Vec<Fate>,
 }
 
 /// Why something is left that mdadm would leave.
@@ -148,7 +148,7 @@ const IGNORED: &str = "mdadm.conf says <ignore>";
 
 impl Decision {
     /// The container is not touched, for a reason that is not in its metadata.
-    pub(super) fn refused(plans: &[Plan<'_>], why: String) -> Self {
+    pub fn refused(plans: &[Plan<'_>], why: String) -> Self {
         Self {
             fates: plans.iter().map(|_| Fate::Not(why.clone())).collect(),
             outcome: Outcome::Unsafe(why),
@@ -157,11 +157,7 @@ impl Decision {
 }
 
 /// Decides.
-pub(super) fn decide(
-    container: &Container<'_, '_>,
-    plans: &[Plan<'_>],
-    scene: &Scene<'_>,
-) -> Decision {
+pub fn decide(container: &Container<'_, '_>, plans: &[Plan<'_>], scene: &Scene<'_>) -> Decision {
     let mut fates: Vec<Fate> = plans.iter().map(|plan| already(plan, scene)).collect();
     if !fates
         .iter()
@@ -293,15 +289,11 @@ fn waits(
                 .is_some()
     };
     let missing = container.missing().next().is_some() || plans.iter().zip(fates).any(lacks);
-    // A disk that comes late could not be bound to such a container: waiting for it is for nothing.
-    let can_join = scene
-        .existing
-        .is_none_or(|existing| !existing.is_closed(plans));
     let time = match scene.patience {
         Patience::Never => true,
         Patience::Until(end) => scene.now_ms < end,
     };
-    missing && can_join && time
+    missing && time
 }
 
 /// A volume that is not waited for any more; `closed` is its container, if nothing can be bound to that.
@@ -338,7 +330,7 @@ fn lack_words(lack: Lack) -> &'static str {
 }
 
 /// The serials that a volume's slots lack.
-pub(super) struct Absent<'a>(pub &'a Plan<'a>);
+pub struct Absent<'a>(pub &'a Plan<'a>);
 
 impl fmt::Display for Absent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

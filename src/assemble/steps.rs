@@ -21,20 +21,20 @@ const BITMAP_CHUNK: u32 = 64 << 20;
 /// Bytes of room for the bitmap behind its header.
 const BITMAP_SPACE: u32 = (1 << 20) - 12 * 1024;
 /// How long after the last write a volume is marked clean, in seconds; mdmon's own is longer, and mdadm's this.
-pub(super) const SAFE_MODE_DELAY: &str = "4.000";
+pub const SAFE_MODE_DELAY: &str = "4.000";
 
 /// One write(2) to one file.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub struct Step {
     /// The file.
-    pub(super) path: Path,
+    pub path: Path,
     /// All that is written.
-    pub(super) value: Text<48>,
+    pub value: Text<48>,
 }
 
 /// How volumes are to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub enum Mode {
     /// To be used.
     Write,
     /// `--readonly`: nothing is written to any member, by nobody.
@@ -65,7 +65,7 @@ impl Steps {
 }
 
 /// What makes `array` the container, once it exists.
-pub(super) fn container(array: &str) -> Vec<Step> {
+pub fn container(array: &str) -> Vec<Step> {
     let mut steps = Steps::default();
     steps.put(md(array, "metadata_version"), format_args!("external:imsm"));
     steps.0
@@ -73,7 +73,7 @@ pub(super) fn container(array: &str) -> Vec<Step> {
 
 /// What binds a disk of the table to the container. Place and size only serve the kernel's check that nothing else claims
 /// where the metadata lies.
-pub(super) fn bind(
+pub fn bind(
     container: &Container<'_, '_>,
     array: &str,
     index: u8,
@@ -97,7 +97,7 @@ pub(super) fn bind(
 }
 
 /// What makes `array` the volume and starts it, once it exists. `dev` knows the members' device numbers.
-pub(super) fn volume(
+pub fn volume(
     container: &Container<'_, '_>,
     plan: &Plan<'_>,
     of: &str,
@@ -180,7 +180,7 @@ pub(super) fn volume(
 }
 
 /// What makes a volume usable that runs as `--readonly` left it, or whose mdmon was never started.
-pub(super) fn finish(plan: &Plan<'_>, of: &str, array: &str) -> Vec<Step> {
+pub fn finish(plan: &Plan<'_>, of: &str, array: &str) -> Vec<Step> {
     let mut steps = Steps::default();
     if is_redundant(plan) {
         let version = md(array, "metadata_version");
@@ -252,12 +252,12 @@ fn member(
 }
 
 /// Somebody must watch it: it has more than one copy of what it holds.
-pub(super) fn is_redundant(plan: &Plan<'_>) -> bool {
+pub fn is_redundant(plan: &Plan<'_>) -> bool {
     plan.geometry.level != Level::Raid0
 }
 
 /// md's `level`.
-pub(super) const fn level_word(level: Level) -> &'static str {
+pub const fn level_word(level: Level) -> &'static str {
     match level {
         Level::Raid0 => "raid0",
         Level::Raid1 => "raid1",

@@ -8,6 +8,7 @@
 // Not all of this stands in functions that are marked as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod assembly;
 mod damage;
 mod decide;
 mod mdadm;
