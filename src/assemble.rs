@@ -23,6 +23,7 @@ pub mod steps;
 mod tell;
 
 use log::{Level, error, warn};
+use rustix::io::Errno;
 
 use crate::context::{Context, Exit};
 use crate::deadline::now_ms;
@@ -34,7 +35,7 @@ use crate::stage;
 use crate::sys::lock;
 use crate::sys::md::map;
 
-use decide::{Decision, Existing, Outcome, Patience};
+use decide::{Decision, Existing, Fate, Outcome, Patience};
 use probe::Probed;
 use read::Reader;
 use report::Lines;
@@ -46,6 +47,9 @@ use steps::Mode;
 const DEGRADED_S: u32 = 30;
 /// Another quell, or mdadm, is waited for so long, in milliseconds.
 const LOCK_MS: u64 = 10_000;
+
+/// mdadm's lock holds up the initrd so long after the first member was seen, in seconds.
+const HELD_S: u32 = 60;
 
 /// What is asked for.
 #[derive(Debug)]
@@ -149,6 +153,7 @@ impl Assembly<'_> {
         let reader = Reader {
             root: context.root,
             disks: &disks.all,
+            dry_run: context.dry_run,
         };
         let mut pool = Pool::new(context.root, &reader, 1);
         let (probed, ended) = probe::ends(
@@ -261,7 +266,7 @@ impl Assembly<'_> {
         let end = self.context.deadline.within_ms(LOCK_MS);
         match lock::exclusive(self.context.root, "/run/quell/assemble.lock", end) {
             Ok(lock) => Ok(Some(lock)),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(Errno::WOULDBLOCK) => {
                 self.context.nothing(
                     Level::Warn,
                     format_args!("another quell assembles; nothing is done"),
@@ -278,28 +283,33 @@ impl Assembly<'_> {
         }
     }
 
-    /// mdadm's own lock: nobody else makes arrays while this is held. Not taken where there is nothing to make.
-    fn map_lock(&self, found: Found<'_, '_>) -> Result<Option<map::Lock>, Exit> {
+    /// mdadm's own lock: nobody else makes arrays while this is held. Not taken where there is nothing to make. Where
+    /// mdadm itself hangs, with the lock, the initrd's loop is held up for a while and not for ever.
+    fn map_lock(&mut self, found: Found<'_, '_>) -> Result<Option<map::Lock>, Exit> {
         if self.context.dry_run || found.containers().next().is_none() {
             return Ok(None);
         }
         let end = self.context.deadline.within_ms(LOCK_MS);
-        map::lock(self.context.root, end)
-            .map(Some)
-            .map_err(|errno| {
-                let cause = Cause(errno);
-                self.context.nothing(
-                    Level::Error,
-                    format_args!(
-                        "mdadm's /run/mdadm/map.lock cannot be taken: {cause}; nothing is done"
-                    ),
-                );
-                if self.context.stage.is_hook() {
-                    Exit::Waiting
-                } else {
-                    Exit::Undone
-                }
-            })
+        let errno = match map::lock(self.context.root, end) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(errno) => errno,
+        };
+        for container in found.containers() {
+            self.state.seen_ms(container.uuid());
+        }
+        let seen = self.state.first_seen_ms.unwrap_or(0);
+        let hook = self.context.stage.is_hook();
+        if errno == Errno::TIMEDOUT && (!hook || now_ms() < seen + u64::from(HELD_S) * 1000) {
+            let why = format_args!("mdadm has /run/mdadm/map.lock; nothing is done");
+            self.context.nothing(Level::Warn, why);
+            keep(self.context, &self.state, &[]);
+            return Err(if hook { Exit::Waiting } else { Exit::Undone });
+        }
+        warn!(
+            "/run/mdadm/map.lock cannot be taken: {}; the arrays are made without it and are not in mdadm's map",
+            Cause(errno)
+        );
+        Ok(None)
     }
 
     /// Which copies cannot be believed: their disks count as missing.
@@ -386,26 +396,21 @@ fn cut(context: &Context, ended: Ended) -> Option<Exit> {
 impl Case<'_, '_> {
     /// What this container came to.
     fn exit(&self) -> Exit {
-        use decide::Fate;
+        let refused = self
+            .decision
+            .fates
+            .iter()
+            .any(|fate| matches!(fate, Fate::Not(_)));
         let exit = match &self.decision.outcome {
-            Outcome::Runs | Outcome::Goes => Exit::Done,
-            Outcome::Left(_) if self.decision.fates.iter().all(|fate| *fate == Fate::Waits) => {
-                Exit::Done
-            }
-            Outcome::Left(_) | Outcome::Unsafe(_) => Exit::Undone,
+            Outcome::Runs => Exit::Done,
+            Outcome::Goes | Outcome::Left(_) if refused => Exit::Undone,
+            Outcome::Goes | Outcome::Left(_) => Exit::Done,
+            Outcome::Unsafe(_) => Exit::Undone,
             Outcome::Mdadm(_) => Exit::Mdadm,
             Outcome::Waits(_) => Exit::Waiting,
         };
-        let not =
-            |fate: &Fate| matches!(fate, Fate::Not(_)) && self.decision.outcome == Outcome::Goes;
-        let mut exit = exit.and(if self.decision.fates.iter().any(not) {
-            Exit::Undone
-        } else {
-            Exit::Done
-        });
-        for came in &self.came {
-            exit = exit.and(came.exit());
-        }
-        exit
+        self.came
+            .iter()
+            .fold(exit, |exit, came| exit.and(came.exit()))
     }
 }

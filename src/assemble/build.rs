@@ -170,7 +170,9 @@ impl Building<'_> {
         for volume in running {
             match &watched {
                 Err(Failure(why)) if volume.redundant => {
-                    self.say(Said::Readonly, Some(volume.index), format_args!("{why}"));
+                    let state = md::state(self.root, &volume.array).unwrap_or(State::Unknown);
+                    let text = format_args!("{}: {why}", state.word());
+                    self.say(Said::Readonly, Some(volume.index), text);
                 }
                 _ => self.usable(volume),
             }

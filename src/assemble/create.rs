@@ -64,7 +64,7 @@ impl Creator<'_> {
                 "md_mod was loaded and is not there"
             ))),
             Err(error) => Err(Failure::of(format_args!(
-                "the kernel has no md, and to load md_mod {error}"
+                "the kernel has no md, and md_mod cannot be loaded: modprobe: {error}"
             ))),
         }
     }

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use super::steps::{Mode, is_redundant};
-use crate::imsm::{Container, Kind, Lack, Plan, SlotState, Verdict};
+use crate::imsm::{Container, Kind, Lack, Plan, SlotState, Verdict, Why};
 use crate::sys::md::State;
 
 /// An array of md that is a container of disks of this group.
@@ -128,6 +128,8 @@ pub enum Fate {
     Start,
     /// It waits with its container.
     Waits,
+    /// Its container is left, and it with it.
+    LeftToo,
     /// It is not started, since it is not to be.
     Left(&'static str),
     /// It is not started, and this is why.
@@ -172,7 +174,8 @@ pub fn decide(container: &Container<'_, '_>, plans: &[Plan<'_>], scene: &Scene<'
         Claim::NotInUuids => Some(Outcome::Left("rd.md.uuid= does not list it")),
         Claim::NotListed => Some(Outcome::Mdadm("quell.assemble= does not list it".into())),
         Claim::NoPlatform => Some(Outcome::Mdadm(
-            "no disk of it is below an Intel controller in RAID mode or a VMD domain".into(),
+            "not all of its disks are below an Intel controller in RAID mode or a VMD domain"
+                .into(),
         )),
     };
     let outcome = outcome.or_else(|| refused(container, plans, scene, &mut fates));
@@ -195,6 +198,17 @@ pub fn decide(container: &Container<'_, '_>, plans: &[Plan<'_>], scene: &Scene<'
             Outcome::Left("none of its volumes can be started")
         }
     });
+    if matches!(
+        outcome,
+        Outcome::Left(_) | Outcome::Mdadm(_) | Outcome::Unsafe(_)
+    ) {
+        for fate in fates
+            .iter_mut()
+            .filter(|fate| matches!(fate, Fate::Waits | Fate::Finish))
+        {
+            *fate = Fate::LeftToo;
+        }
+    }
     Decision { outcome, fates }
 }
 
@@ -255,7 +269,11 @@ fn refused(
             (_, Some((_, bad))) => bad.clone(),
             (_, None) => continue,
         };
-        let text = format!("volume {}: {why}", crate::text::Printable(plan.name));
+        let text = match plan.verdict {
+            // The container's affair, and it says of which volume.
+            Verdict::Refused(Why::Reshape(_)) => why.clone(),
+            _ => format!("volume {}: {why}", crate::text::Printable(plan.name)),
+        };
         *fate = Fate::Not(why);
         unsupported.get_or_insert(text);
     }

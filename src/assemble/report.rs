@@ -9,7 +9,7 @@ use super::decide::{Fate, Outcome, Patience};
 use super::look::Hash;
 use super::steps::is_redundant;
 use crate::deadline::now_ms;
-use crate::imsm::{Migration, Plan, SlotState};
+use crate::imsm::{Migration, Plan, SlotState, Standing, Verdict};
 use crate::text::{Millis, Printable, Seconds};
 
 /// What a person can do about what nobody starts.
@@ -63,9 +63,28 @@ impl Lines {
                 self.add(Level::Error, line);
             }
             Outcome::Waits(patience) => {
-                let (missing, until) = (Missing(case), Until(*patience));
+                let can_start = case
+                    .plans
+                    .iter()
+                    .any(|plan| plan.verdict == Verdict::Degraded);
+                let (missing, until) = (Missing(case), Until(*patience, can_start));
                 let line = format!("container {uuid}: waits for disk {missing}{until}");
                 self.add(Level::Info, line);
+            }
+        }
+        for member in case.container.members() {
+            let name = member.name;
+            let what = match case.container.standing(member) {
+                Standing::Active(_) | Standing::Lagging(_) | Standing::Journal(_) => continue,
+                Standing::Spare(_) => "is its spare, and left alone",
+                Standing::Failed(_) => "was failed, and is left out",
+                Standing::Stale => "is not counted on any more by the others, and is left out",
+            };
+            if case.container.refusal().is_none() {
+                self.add(
+                    Level::Info,
+                    format!("container {uuid}: {name} ({}) {what}", member.serial),
+                );
             }
         }
         let whole = matches!(
@@ -151,9 +170,9 @@ pub(super) fn started(plan: &Plan<'_>, array: &str, ms: u32) {
     );
 }
 
-/// Says that a volume came up, and why it must not be written.
+/// Says that a volume came up, what it stays, and why it must not be written.
 pub(super) fn readonly(plan: &Plan<'_>, array: &str, why: &str) {
-    error!("{array} ({}) stays readonly: {why}", Name(plan));
+    error!("{array} ({}) stays {why}", Name(plan));
 }
 
 /// Says that a volume did not come up.
@@ -214,12 +233,13 @@ impl fmt::Display for Missing<'_, '_, '_> {
 }
 
 /// For how long.
-struct Until(Patience);
+struct Until(Patience, bool);
 
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Patience::Never => f.write_str("; --degraded starts it without"),
+            Patience::Never if self.1 => f.write_str("; --degraded starts it without"),
+            Patience::Never => f.write_str(", without which no volume can be started"),
             Patience::Until(end) => {
                 write!(f, ", for {} at most", Seconds(end.saturating_sub(now_ms())))
             }

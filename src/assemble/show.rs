@@ -111,6 +111,12 @@ fn container(
         let steps = if *fate == Fate::Finish {
             steps::finish(plan, &called.container, array)
         } else {
+            if let Some(old) = case
+                .existing
+                .and_then(|existing| existing.volume(plan.index))
+            {
+                writeln!(text, "    clear > {}", md::attr(&old.name, "array_state"))?;
+            }
             create(text, array)?;
             let dev = |name: &str| disk(name).map(|disk| disk.dev);
             steps::volume(&case.container, plan, &called.container, array, mode, &dev)
@@ -172,6 +178,7 @@ fn said(fate: &Fate) -> String {
         Fate::Finish => "runs, and is made usable".into(),
         Fate::Start => "is started".into(),
         Fate::Waits => "waits".into(),
+        Fate::LeftToo => "left, as its container is".into(),
         Fate::Left(why) => format!("left alone: {why}"),
         Fate::Not(why) => format!("not started: {why}"),
     }
@@ -247,6 +254,7 @@ fn volume_json(json: &mut Json, fate: &Fate, came: &Came) {
         (Came::UnderWay, _) => ("unfinished", ""),
         (Came::Untouched, Fate::Runs) => ("runs", ""),
         (Came::Untouched, Fate::Waits) => ("waits", ""),
+        (Came::Untouched, Fate::LeftToo) => ("left", ""),
         (Came::Untouched, Fate::Start | Fate::Finish) => ("to-be-started", ""),
         (Came::Untouched, Fate::Left(why)) => ("left", *why),
         (Came::Untouched, Fate::Not(why)) => ("not-started", why.as_str()),

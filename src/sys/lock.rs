@@ -53,6 +53,9 @@ mod tests {
         assert_eq!(second.err(), Some(Errno::WOULDBLOCK));
         drop(first);
         assert!(exclusive(&root, "/run/quell/lock", soon()).is_ok());
-        assert_eq!(exclusive(&root, "/none/at/all", soon()).err(), Some(Errno::NOENT));
+        assert_eq!(
+            exclusive(&root, "/none/at/all", soon()).err(),
+            Some(Errno::NOENT)
+        );
     }
 }

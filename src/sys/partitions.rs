@@ -46,7 +46,8 @@ pub fn forget(root: &Root, disk: &Disk) -> Result<(), Errno> {
     root.entries(path!("/sys/block/{name}").as_str(), |entry| {
         if entry.starts_with(name.as_bytes())
             && let Ok(entry) = core::str::from_utf8(entry)
-            && let Some(number) = root.read_u32(path!("/sys/block/{name}/{entry}/partition").as_str())
+            && let Some(number) =
+                root.read_u32(path!("/sys/block/{name}/{entry}/partition").as_str())
         {
             // The kernel has no more.
             let _ = numbers.push(number);
@@ -56,14 +57,19 @@ pub fn forget(root: &Root, disk: &Disk) -> Result<(), Errno> {
     if numbers.is_empty() || root.is_fixture() {
         return Ok(());
     }
-    let fd = root.open(path!("/dev/{name}").as_str(), OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let fd = root.open(
+        path!("/dev/{name}").as_str(),
+        OFlags::RDONLY | OFlags::NONBLOCK,
+    )?;
     if rustix::fs::fstat(&fd)?.st_rdev != disk.dev.0 {
         return Err(Errno::NODEV);
     }
-    numbers.iter().try_for_each(|&number| match delete(&fd, number) {
-        Err(Errno::NXIO) => Ok(()),
-        other => other,
-    })
+    numbers
+        .iter()
+        .try_for_each(|&number| match delete(&fd, number) {
+            Err(Errno::NXIO) => Ok(()),
+            other => other,
+        })
 }
 
 fn delete(fd: &OwnedFd, number: u32) -> Result<(), Errno> {

@@ -311,7 +311,7 @@ fn what_is_unsafe_keeps_the_rest_of_its_container_from_mdadm() {
     };
     let decision = decided(&matrix(cached), &usual());
     assert!(matches!(decision.outcome, Outcome::Mdadm(_)));
-    assert_eq!(decision.fates[1], Fate::Waits);
+    assert_eq!(decision.fates[1], Fate::LeftToo);
     let decision = decided(&matrix(failed), &usual());
     assert_eq!(decision.outcome, Outcome::Goes);
     assert_eq!(decision.fates[0], Fate::Start);
