@@ -16,6 +16,7 @@ mod look;
 mod naming;
 mod probe;
 mod read;
+mod recorded;
 mod report;
 mod show;
 mod state;
@@ -150,6 +151,9 @@ impl Assembly<'_> {
             Ok(lock) => lock,
             Err(exit) => return exit,
         };
+        if let Err(exit) = self.left_behind() {
+            return exit;
+        }
         let reader = Reader {
             root: context.root,
             disks: &disks.all,
@@ -280,6 +284,23 @@ impl Assembly<'_> {
                 );
                 Ok(None)
             }
+        }
+    }
+
+    /// A worker of a call that was ended or killed may still be in the midst of a step: it is waited for.
+    fn left_behind(&self) -> Result<(), Exit> {
+        if self.context.dry_run {
+            return Ok(());
+        }
+        let end = self.context.deadline.within_ms(LOCK_MS);
+        match lock::exclusive(self.context.root, build::LOCK, end) {
+            Err(Errno::WOULDBLOCK) => {
+                let why = format_args!("an earlier call's worker still hangs; nothing is done");
+                self.context.nothing(Level::Warn, why);
+                Err(Exit::Waiting)
+            }
+            // Nobody has it, and where there is no lock there is nobody to wait for.
+            _ => Ok(()),
         }
     }
 

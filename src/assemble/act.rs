@@ -7,11 +7,13 @@ use super::create::{Creator, Wanted};
 use super::decide::{Fate, Outcome};
 use super::look::Arrays;
 use super::naming::{self, Christened, Namer};
+use super::recorded::Loss;
 use super::steps::{self, Mode, is_redundant};
 use super::tell::{FOREVER, Telling};
 use super::{Case, report};
 use crate::context::{Context, Exit};
 use crate::errno::Cause;
+use crate::imsm::{Plan, SlotState};
 use crate::pool::{Bounds, Ended, Foreman, MESSAGE, Pool};
 use crate::sys::disks::Disk;
 use crate::sys::md::map;
@@ -278,6 +280,7 @@ fn work(
             runs,
             redundant: is_redundant(plan),
             steps,
+            loss: loss(plan, &disk),
             names: naming::names(array, choice, plan.uuid),
         });
     }
@@ -302,6 +305,23 @@ fn work(
         mode,
         names: naming::names(&called.container, &named.container, uuid),
     }
+}
+
+/// What must be recorded before the volume may be written.
+fn loss<'d>(plan: &Plan<'_>, disk: &dyn Fn(&str) -> Option<&'d Disk>) -> Option<Loss> {
+    let lost = |state| matches!(state, SlotState::Missing | SlotState::Lagging { .. });
+    let slots: Vec<u8> = (0..)
+        .zip(&plan.slots)
+        .filter(|(_, slot)| lost(slot.state))
+        .map(|(number, _)| number)
+        .collect();
+    let mut there = plan.slots_that(|state| state == SlotState::InSync);
+    let witness = there.find_map(|slot| disk(slot.name?))?.clone();
+    (!slots.is_empty() && is_redundant(plan)).then_some(Loss {
+        volume: plan.index,
+        slots,
+        witness,
+    })
 }
 
 /// The disks that the container has not got and is to get, each with its place in the table. None once mdmon runs it or

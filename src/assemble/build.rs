@@ -9,15 +9,18 @@ use core::time::Duration;
 
 use rustix::io::Errno;
 
+use super::recorded::Loss;
 use super::steps::{Mode, SAFE_MODE_DELAY, Step};
 use crate::deadline::{Deadline, now_ms};
 use crate::errno::Cause;
 use crate::pool::{Crew, MESSAGE, Reply};
 use crate::sys::disks::{self, Disk};
 use crate::sys::md::{self, State, links, mdmon};
-use crate::sys::{Root, partitions};
+use crate::sys::{Root, lock, partitions};
 use crate::text::{Printable, Text};
 
+/// Held by every worker while it brings something up: the next call waits for one that was left behind.
+pub(super) const LOCK: &str = "/run/quell/building";
 /// So long a step that finds something busy is tried again, in milliseconds: udev looks at every device that comes.
 pub(super) const BUSY_MS: u64 = 2_000;
 /// mdmon answers within half a second; a slow machine is given this, in milliseconds.
@@ -58,6 +61,8 @@ pub(super) struct Volume {
     pub(super) redundant: bool,
     /// What is written, in order.
     pub(super) steps: Vec<Step>,
+    /// It runs without a disk that its metadata counts on.
+    pub(super) loss: Option<Loss>,
     /// Names by which it is found.
     pub(super) names: links::Names,
 }
@@ -105,6 +110,8 @@ impl Crew for Builder<'_> {
     fn work(&self, order: &[u8], reply: &Reply) {
         let at = order.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
         if let Some(work) = self.works.get(at as usize) {
+            // Where no lock can be had, nobody looks for one either.
+            let _lock = lock::shared(self.root, LOCK, self.deadline);
             Building {
                 root: self.root,
                 work,
@@ -150,8 +157,7 @@ impl Building<'_> {
     fn all(&self) {
         if let Err(Failure(why)) = self.container() {
             self.say(Said::Failed, None, format_args!("{why}"));
-            self.take_back();
-            return;
+            return self.take_back();
         }
         let mut running: Vec<&Volume> = Vec::new();
         for volume in &self.work.volumes {
@@ -159,6 +165,9 @@ impl Building<'_> {
                 Ok(()) => running.push(volume),
                 Err(Failure(why)) => {
                     self.say(Said::Failed, Some(volume.index), format_args!("{why}"));
+                    if self.reply.is_alone() {
+                        return;
+                    }
                     if !volume.runs {
                         self.clear(&volume.array);
                     }
@@ -284,9 +293,33 @@ impl Building<'_> {
                 }
                 std::thread::sleep(PAUSE);
             }
+            if let Some(loss) = &volume.loss {
+                self.record(volume, loss, end)?;
+            }
             // mdmon wrote back what it found when it came.
             let delay = md::attr(&volume.array, "safe_mode_delay");
             let _ = root.write(delay.as_str(), SAFE_MODE_DELAY.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Waits until mdmon has recorded that the volume runs without a disk. Where it does not the volume is held readonly
+    /// again, in the way that mdmon leaves alone.
+    fn record(&self, volume: &Volume, loss: &Loss, end: Deadline) -> Result<(), Failure> {
+        while !loss.is_recorded(self.root) {
+            if end.is_over() {
+                let (root, array) = (self.root, volume.array.as_str());
+                let blocked = format!("external:-{}/{}", self.work.array, volume.index);
+                let _ = root.write(
+                    md::attr(array, "metadata_version").as_str(),
+                    blocked.as_bytes(),
+                );
+                let _ = root.write(md::attr(array, "array_state").as_str(), b"readonly");
+                return Err(Failure::of(format_args!(
+                    "mdmon answers and has not recorded that {array} runs without a disk"
+                )));
+            }
+            std::thread::sleep(PAUSE);
         }
         Ok(())
     }
@@ -363,8 +396,11 @@ impl Building<'_> {
         }
     }
 
-    /// Takes away what this call made and could not finish.
+    /// Takes away what this call made and could not finish. If it is over the next one may be at work there.
     fn take_back(&self) {
+        if self.reply.is_alone() {
+            return;
+        }
         for volume in self.work.volumes.iter().filter(|volume| !volume.runs) {
             self.clear(&volume.array);
         }

@@ -14,9 +14,28 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Takes the lock `path`, whose folder is made if it is not there, as soon as nobody has it. It is held until what comes
 /// back is dropped, or the process ends, however it does. EWOULDBLOCK: somebody had it until the deadline.
 pub fn exclusive(root: &Root, path: &str, deadline: Deadline) -> Result<OwnedFd, Errno> {
+    take(
+        root,
+        path,
+        FlockOperation::NonBlockingLockExclusive,
+        deadline,
+    )
+}
+
+/// The same, and others may take it so too.
+pub fn shared(root: &Root, path: &str, deadline: Deadline) -> Result<OwnedFd, Errno> {
+    take(root, path, FlockOperation::NonBlockingLockShared, deadline)
+}
+
+fn take(
+    root: &Root,
+    path: &str,
+    how: FlockOperation,
+    deadline: Deadline,
+) -> Result<OwnedFd, Errno> {
     let fd = open(root, path)?;
     loop {
-        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&fd, how) {
             Ok(()) => return Ok(fd),
             Err(Errno::WOULDBLOCK) if !deadline.is_over() => std::thread::sleep(PAUSE),
             Err(errno) => return Err(errno),
@@ -53,6 +72,10 @@ mod tests {
         assert_eq!(second.err(), Some(Errno::WOULDBLOCK));
         drop(first);
         assert!(exclusive(&root, "/run/quell/lock", soon()).is_ok());
+        let one = shared(&root, "/run/quell/lock", soon()).unwrap();
+        assert!(shared(&root, "/run/quell/lock", soon()).is_ok());
+        assert!(exclusive(&root, "/run/quell/lock", soon()).is_err());
+        drop(one);
         assert_eq!(
             exclusive(&root, "/none/at/all", soon()).err(),
             Some(Errno::NOENT)
