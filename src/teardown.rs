@@ -185,14 +185,17 @@ impl Run<'_> {
 
     /// Shows the plan in the order in which it would be carried out, then what is left.
     fn show(&mut self, output: &mut Output<'_>) {
-        self.tally.add(self.plan);
         while let Some(job) = self.plan.next(0) {
             match job {
                 Job::Do(at, action) => {
                     self.plan.settle(at, Fate::Todo(action));
                     output.array(self.plan, at);
+                    self.tally.planned += 1;
                     let done = match action {
-                        Action::Stop => Fate::Gone,
+                        Action::Stop => {
+                            self.tally.asked += 1;
+                            Fate::Gone
+                        }
                         Action::Clean => Fate::Clean(0),
                     };
                     self.plan.settle(at, done);
@@ -201,6 +204,7 @@ impl Run<'_> {
                 Job::Tidy => {}
             }
         }
+        self.tally.add(self.plan);
         for at in 0..self.plan.fates.len() {
             if !matches!(self.plan.fates.get(at), Some(Fate::Gone | Fate::Clean(_))) {
                 output.array(self.plan, at);

@@ -192,13 +192,21 @@ impl Task<'_> {
     fn clean(&self) -> Result<End, Refused> {
         self.state()?;
         self.at(Step::Clean);
-        let clean = self.becomes_clean(CLEAN_MS);
-        let pid = mdmon::pid(self.root, self.order.container.as_str());
-        // It shows as clean before that is on the disks: an mdmon that answers has written it.
-        let answers = pid.is_some() && self.answers();
-        if clean && (answers || pid.is_none()) {
-            return Ok(End::Clean);
-        }
+        let end = self.deadline.within_ms(CLEAN_MS);
+        let container = self.order.container.as_str();
+        let (pid, answers) = loop {
+            let clean = self.becomes_clean(end.rest_ms());
+            let pid = mdmon::pid(self.root, container);
+            // It shows as clean before that is on the disks: an mdmon that answers has written it.
+            let answers = pid.is_some() && self.answers();
+            let settled = clean && (answers || pid.is_none());
+            if settled && !self.state().is_ok_and(is_dirty) {
+                return Ok(End::Clean);
+            }
+            if end.is_over() || !answers {
+                break (pid, answers);
+            }
+        };
         let state = self.state()?;
         let words = match pid {
             None => Text::of(format_args!("{state}, its mdmon is not running")),
