@@ -1,5 +1,7 @@
 //! What the hooks call: everything that is to be done before the machine goes down, under one deadline.
 
+use core::ops::ControlFlow;
+
 use log::{Level, debug, error, warn};
 
 use crate::context::{Context, Exit};
@@ -56,7 +58,10 @@ pub fn run(context: &mut Context, verb: Verb) -> Exit {
     }
     let torn_down = match context.options.teardown {
         true => teardown::step(context),
-        false => Exit::Done,
+        false => ControlFlow::Continue(Exit::Done),
     };
-    torn_down.and(quiesce::run(context, Which::All))
+    match torn_down {
+        ControlFlow::Continue(exit) => exit.and(quiesce::run(context, Which::All)),
+        ControlFlow::Break(exit) => exit,
+    }
 }

@@ -17,6 +17,7 @@ mod report;
 mod show;
 mod tidy;
 
+use core::ops::ControlFlow;
 use std::sync::Mutex;
 
 use log::{Level, error, info, warn};
@@ -30,7 +31,7 @@ use crate::sys::disks;
 
 use crew::Worker;
 use foreman::Carrying;
-use graph::{ARRAYS, Graph};
+use graph::{ARRAYS, Graph, Kind};
 use plan::{Action, Ask, Fate, Job, Plan};
 use report::Tally;
 use show::Output;
@@ -61,12 +62,14 @@ pub fn run(context: &Context, which: Which<'_>) -> Exit {
         native: matches!(which, Which::Named(_)) || context.stage == Stage::Exitrd,
         clean: false,
     };
-    whole(context, which, ask, context.deadline)
+    match whole(context, which, ask, context.deadline) {
+        ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
+    }
 }
 
 /// The teardown step of a shutdown. Where the stage ends all, every array is stopped; before that only Intel RAID is, which
-/// nobody else sees to.
-pub fn step(context: &Context) -> Exit {
+/// nobody else sees to. Break: a signal has ended it, and all that was to follow.
+pub fn step(context: &Context) -> ControlFlow<Exit, Exit> {
     let ask = Ask {
         native: context.stage == Stage::Exitrd,
         clean: true,
@@ -76,12 +79,17 @@ pub fn step(context: &Context) -> Exit {
     whole(context, Which::All, ask, deadline)
 }
 
-fn whole(context: &Context, which: Which<'_>, ask: Ask, deadline: Deadline) -> Exit {
+fn whole(
+    context: &Context,
+    which: Which<'_>,
+    ask: Ask,
+    deadline: Deadline,
+) -> ControlFlow<Exit, Exit> {
     let Ok(mut plan) = PLAN.lock() else {
-        return Exit::Missing;
+        return ControlFlow::Continue(Exit::Missing);
     };
     let crew = Worker { root: context.root };
-    Run {
+    let mut run = Run {
         context,
         plan: &mut plan,
         pool: Pool::new(context.root, &crew, WIDTH),
@@ -90,8 +98,12 @@ fn whole(context: &Context, which: Which<'_>, ask: Ask, deadline: Deadline) -> E
         tally: Tally::default(),
         cut: None,
         start_ms: now_ms(),
+    };
+    let exit = run.all(which);
+    match run.cut {
+        Some(Ended::Signal(_)) => ControlFlow::Break(exit),
+        _ => ControlFlow::Continue(exit),
     }
-    .all(which)
 }
 
 /// One run over the machine.
@@ -108,7 +120,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn all(mut self, which: Which<'_>) -> Exit {
+    fn all(&mut self, which: Which<'_>) -> Exit {
         let mut output = None;
         for pass in 1..=PASSES {
             let more = match look::look(self.context.root, &mut self.plan.graph) {
@@ -133,6 +145,12 @@ impl Run<'_> {
     fn wanted(&self, which: Which<'_>, first: bool) -> Result<[bool; ARRAYS], ()> {
         let mut wanted = [matches!(which, Which::All); ARRAYS];
         let Which::Named(words) = which else {
+            if self.context.stage.is_hook() && !self.ask.native {
+                // Nobody is there to hear that these are not asked for.
+                for (place, node) in wanted.iter_mut().zip(self.plan.graph.nodes()) {
+                    *place = node.kind != Kind::Native;
+                }
+            }
             return Ok(wanted);
         };
         for word in words {
