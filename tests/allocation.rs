@@ -11,6 +11,8 @@
 
 mod common;
 
+use core::ops::ControlFlow;
+
 use common::case::machine_of;
 use common::folder;
 use common::tree::{Pipes, look};
@@ -24,6 +26,7 @@ use quell::kmsg;
 use quell::options::{Options, Stage};
 use quell::quiesce::{self, Which};
 use quell::sys::Root;
+use quell::teardown;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -192,10 +195,21 @@ struct Case {
     json: bool,
     /// How a hook's or a person's run ends here.
     exit: Exit,
+    run: fn(&Context) -> Exit,
     set: &'static [(&'static str, &'static str)],
 }
 
-fn quiesce(case: Case) -> Result<(), String> {
+fn quiesce(context: &Context) -> Exit {
+    quiesce::run(context, Which::All)
+}
+
+fn tear_down(context: &Context) -> Exit {
+    match teardown::step(context) {
+        ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
+    }
+}
+
+fn allocates_nothing(case: Case) -> Result<(), String> {
     let dir = folder();
     machine_of(case.machine)?.unpack(dir.path());
     let pipes = Pipes::open(dir.path(), &look(dir.path()));
@@ -230,7 +244,7 @@ fn quiesce(case: Case) -> Result<(), String> {
                 fit: false,
             }
         },
-        |context| quiesce::run(context, Which::All) as u8,
+        |context| (case.run)(context) as u8,
     );
     drop(pipes);
     let log = std::fs::read_to_string(dir.path().join("dev/kmsg")).unwrap_or_default();
@@ -275,6 +289,24 @@ no dev/nvme9n1
 sys/kernel/rcu_expedited = 0
 ";
 
+/// Volumes to be stopped, in use, and without their mdmon; a native array; one whose node is missing.
+const ARRAYS: &str = "
+for i in 0..8: disk nvme{i}n1
+md md127 container=imsm members=nvme0n1,nvme1n1
+md md126 volume=md127/0 members=nvme0n1:0,nvme1n1:1 level=raid1 state=active
+md md125 volume=md127/1 members=nvme0n1:0,nvme1n1:1 level=raid0
+md md124 container=imsm members=nvme2n1,nvme3n1
+md md123 volume=md124/0 members=nvme2n1:0,nvme3n1:1 level=raid1 state=read-auto
+md md122 container=imsm members=nvme4n1,nvme5n1
+md md121 volume=md122/0 members=nvme4n1:0,nvme5n1:1 level=raid1
+sys/block/md9/dev = 9:9
+sys/block/md9/md/metadata_version = 1.2
+sys/block/md9/md/array_state = clean
+run/mdadm/map = md126 /md127/0 11111111:22222222:33333333:55555555 /dev/md/root
+mount md121 /srv xfs
+process 812 dd /dev/md123
+";
+
 fn main() -> ExitCode {
     share();
     let case = Case {
@@ -283,6 +315,7 @@ fn main() -> ExitCode {
         dry_run: false,
         json: false,
         exit: Exit::Undone,
+        run: quiesce,
         set: &[("jobs", "4"), ("fabrics", "delete")],
     };
     let person = Case {
@@ -326,6 +359,26 @@ fn main() -> ExitCode {
             },
         ),
         (
+            "arrays",
+            Case {
+                machine: ARRAYS,
+                run: tear_down,
+                set: &[],
+                ..case
+            },
+        ),
+        (
+            "a plan for arrays",
+            Case {
+                machine: ARRAYS,
+                run: tear_down,
+                dry_run: true,
+                exit: Exit::Done,
+                set: &[],
+                ..person
+            },
+        ),
+        (
             "no controllers",
             Case {
                 machine: "",
@@ -338,7 +391,7 @@ fn main() -> ExitCode {
         .into_iter()
         .map(|(name, case)| {
             Trial::new(format!("nothing is allocated: {name}"), move || {
-                quiesce(case)
+                allocates_nothing(case)
             })
         })
         .collect();
