@@ -5,6 +5,7 @@
 //! | `build` | the shipped binary, checked for size |
 //! | `test [--all] [PATTERN]` | every kind of test; the closing line counts them |
 //! | `vm [--kernel 6.1\|6.12] CASE` | one VM case, its console shown live |
+//! | `differential [NAME]` | what quell assembles, judged by mdadm |
 //! | `demo` | the main job where people can watch it |
 //! | `bench` | the figures of BENCHMARKS.md |
 //! | `install --destdir DIR` | what a package holds, laid out as it is installed |
@@ -13,6 +14,7 @@
 mod bench;
 mod build;
 mod demo;
+mod differential;
 mod install;
 mod native;
 mod setup;
@@ -28,12 +30,13 @@ fn main() -> ExitCode {
         Some("build") => build::run(rest),
         Some("test") => test::run(rest),
         Some("vm") => vm::run(rest),
+        Some("differential") => differential::run(rest),
         Some("demo") => demo::run(rest),
         Some("bench") => bench::run(rest),
         Some("install") => install::run(rest),
         Some("setup") => setup::run(rest),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask build|test|vm|demo|bench|install|setup (see xtask/src/main.rs)"
+            "usage: cargo xtask build|test|vm|differential|demo|bench|install|setup (see xtask/src/main.rs)"
         )),
     };
     match done {

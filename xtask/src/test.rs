@@ -4,6 +4,7 @@
 //! test that is marked ignored.
 
 mod b44;
+mod differential;
 mod rust;
 mod shell;
 mod source;
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     rust::run(&wanted, &mut tally);
     vm::run(&wanted, &mut tally);
+    differential::run(&wanted, &mut tally);
     tally.close()
 }
 

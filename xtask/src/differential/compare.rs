@@ -1,0 +1,111 @@
+//! What two assemblies of the same disks came to, side by side.
+
+use super::dump::Values;
+use regex_lite::Regex;
+
+/// What may differ, and why: part of a key as an expression, and the reason.
+const MAY_DIFFER: &[(&str, &str)] = &[(
+    "/md/(sync_speed|dev-[^/]+/errors)$",
+    "a measurement, not a setting",
+)];
+
+/// Where a resync or rebuild is. It cannot be held at its very start: what md asks for before it looks at the limit depends on
+/// how quick the disks are.
+const POSITIONS: &str = "/md/(sync_completed|resync_start|dev-[^/]+/recovery_start)$";
+/// The sectors a position may be further on: less than the first quarter that each of them is past.
+const WINDOW: u64 = 8192;
+
+/// Each difference as one line, with both values.
+pub(super) fn differences(judge: &Values, found: &Values) -> Vec<String> {
+    let mut keys: Vec<&String> = judge.keys().chain(found.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let show = |value: Option<&String>| value.map_or("not there".to_owned(), |v| format!("{v:?}"));
+    keys.into_iter()
+        .filter(|key| judge.get(*key) != found.get(*key) && !may_differ(key))
+        .filter(|key| {
+            !(is(POSITIONS, key) && judge.get(*key).zip(found.get(*key)).is_some_and(is_near))
+        })
+        .map(|key| {
+            format!(
+                "{key}: mdadm {}, quell {}",
+                show(judge.get(key)),
+                show(found.get(key))
+            )
+        })
+        .collect()
+}
+
+fn may_differ(key: &str) -> bool {
+    MAY_DIFFER.iter().any(|(pattern, _)| is(pattern, key))
+}
+
+fn is(pattern: &str, key: &str) -> bool {
+    Regex::new(pattern).is_ok_and(|regex| regex.is_match(key))
+}
+
+/// Whether two positions, such as `28672 / 49152`, differ only by what went on since.
+fn is_near((one, other): (&String, &String)) -> bool {
+    let parts = |text: &str| {
+        let (at, of) = text.split_once(' ').unwrap_or((text, ""));
+        Some((at.parse::<u64>().ok()?, of.to_owned()))
+    };
+    match (parts(one), parts(other)) {
+        (Some((one, all)), Some((other, same))) => one.abs_diff(other) <= WINDOW && all == same,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Result;
+
+    fn values(pairs: &[(&str, &str)]) -> Values {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_planted_difference_is_found_with_both_values() {
+        let judge = values(&[
+            ("volume 0/md/level", "raid5"),
+            ("volume 0/md/chunk_size", "65536"),
+        ]);
+        assert!(differences(&judge, &judge).is_empty());
+        let mut found = judge.clone();
+        found.insert("volume 0/md/level".to_owned(), "raid4".to_owned());
+        assert_eq!(
+            differences(&judge, &found),
+            ["volume 0/md/level: mdadm \"raid5\", quell \"raid4\""]
+        );
+        found.remove("volume 0/md/level");
+        assert_eq!(
+            differences(&judge, &found),
+            ["volume 0/md/level: mdadm \"raid5\", quell not there"]
+        );
+    }
+
+    #[test]
+    fn a_position_may_have_moved_on_but_not_be_lost() {
+        let at = |position: &str| values(&[("volume 0/md/sync_completed", position)]);
+        let none = |one, other| differences(&at(one), &at(other)).is_empty();
+        assert!(none("28672 / 49152", "31872 / 49152"));
+        assert!(!none("28672 / 49152", "31872 / 98304"));
+        assert!(!none("12288 / 49152", "0 / 49152"));
+        assert!(!none("28672 / 49152", "none"));
+    }
+
+    #[test]
+    fn what_may_differ_is_left_out() -> Result<()> {
+        let judge = values(&[("volume 0/md/sync_speed", "1")]);
+        let found = values(&[("volume 0/md/sync_speed", "2")]);
+        assert!(differences(&judge, &found).is_empty());
+        for (pattern, _) in MAY_DIFFER {
+            Regex::new(pattern)?;
+        }
+        Ok(())
+    }
+}
