@@ -12,6 +12,7 @@ use super::graph::{Kind, Words};
 use super::order::{self, End, Order, Said, Step, Stopped, What};
 use super::tidy;
 use crate::deadline::{Deadline, now_ms};
+use crate::path;
 use crate::pool::{Crew, Reply};
 use crate::sys::md::{self, State, Version, mdmon};
 use crate::sys::{Root, disks, occupied};
@@ -116,16 +117,14 @@ impl Task<'_> {
         // An mdmon that came just now adopts running volumes only; once one has become clean it has been adopted.
         let adopted = !was_dirty || !self.order.fresh || self.becomes_clean(CLEAN_MS);
         let frozen = self.freeze()?;
+        // Asked before it can have gone because of us.
+        let watched = !self.order.blocked && self.mdmon().is_some();
         if state != State::Inactive {
             self.at(Step::Stop);
             self.insist("inactive", Step::Stop)
                 .inspect_err(|_| self.thaw(frozen))?;
         }
-        let recorded = match self.mdmon() {
-            None => !was_dirty,
-            Some(_) if self.order.blocked => !was_dirty,
-            Some(_) => adopted && self.recorded() || !was_dirty,
-        };
+        let recorded = watched && adopted && self.recorded() || !was_dirty;
         self.clear()?;
         Ok(if recorded {
             Stopped::Clean
@@ -134,11 +133,13 @@ impl Task<'_> {
         })
     }
 
-    /// Waits for mdmon to record that the volume has stopped: it then makes it vanish, or is at least through with it.
+    /// Waits for mdmon to record that the volume has stopped: it then makes it vanish, or is at least through with it. One
+    /// that has gone as it should, with its pid file, was through with all.
     fn recorded(&self) -> bool {
         self.at(Step::Mdmon);
-        let gone = || !md::exists(self.root, self.name) || self.mdmon().is_none();
-        self.wait(RECORD_MS, gone) || self.answers()
+        let file = path!("/run/mdadm/{}.pid", self.order.container);
+        let over = || !md::exists(self.root, self.name) || !self.root.exists(file.as_str());
+        self.wait(RECORD_MS, over) || self.answers() || over()
     }
 
     /// A container: its volumes have gone, and mdmon goes by itself. The kernel would stop it under running volumes.
