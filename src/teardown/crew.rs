@@ -111,14 +111,14 @@ impl Task<'_> {
 
     /// A volume whose clean state mdmon keeps.
     fn redundant(&self) -> Result<Stopped, Refused> {
+        // Asked before the state: as long as that is a running one mdmon does not go by itself, whoever stops the volume.
+        let watched = !self.order.blocked && self.mdmon().is_some();
         let state = self.state()?;
         self.unused(state)?;
         let was_dirty = is_dirty(state);
         // An mdmon that came just now adopts running volumes only; once one has become clean it has been adopted.
         let adopted = !was_dirty || !self.order.fresh || self.becomes_clean(CLEAN_MS);
         let frozen = self.freeze()?;
-        // Asked before it can have gone because of us.
-        let watched = !self.order.blocked && self.mdmon().is_some();
         if state != State::Inactive {
             self.at(Step::Stop);
             self.insist("inactive", Step::Stop)
