@@ -234,10 +234,16 @@ impl Task<'_> {
         }
     }
 
-    /// Refuses what somebody uses. The kernel itself refuses only where the array is writable.
+    /// Refuses what somebody uses. The kernel itself refuses only where the array is writable. Who only looks at the array,
+    /// as udev and mdadm do, is waited for.
     fn unused(&self, state: State) -> Result<(), Refused> {
         self.at(Step::Claim);
-        match occupied::claim(self.root, self.name, self.order.dev) {
+        let mut claimed = Ok(());
+        self.wait(BUSY_MS, || {
+            claimed = occupied::claim(self.root, self.name, self.order.dev);
+            claimed != Err(Errno::BUSY) || self.holder().is_some()
+        });
+        match claimed {
             Err(Errno::BUSY) => return Err(self.busy()),
             Err(Errno::NXIO | Errno::NODEV | Errno::NOENT) if !md::exists(self.root, self.name) => {
                 return Err(End::Gone.into());
@@ -246,10 +252,15 @@ impl Task<'_> {
             Ok(()) | Err(Errno::NXIO | Errno::NODEV | Errno::NOENT) => {}
             Err(errno) => return Err(End::Failed(Step::Claim, errno).into()),
         }
-        if matches!(state, State::Readonly | State::ReadAuto)
-            && let Some(words) = self.opener()
+        let mut opener = None;
+        let blind = matches!(state, State::Readonly | State::ReadAuto);
+        if blind
+            && !self.wait(BUSY_MS, || {
+                opener = self.opener();
+                opener.is_none()
+            })
         {
-            return Err(Refused(End::Busy, words));
+            return Err(Refused(End::Busy, opener.unwrap_or_default()));
         }
         Ok(())
     }
@@ -329,21 +340,22 @@ impl Task<'_> {
 
     /// Who keeps the array busy, in words.
     fn busy(&self) -> Refused {
-        let mut words = Words::new();
+        let words = self.holder().or_else(|| self.opener());
+        Refused(End::Busy, words.unwrap_or_default())
+    }
+
+    /// Who has claimed it, and will not let go by himself.
+    fn holder(&self) -> Option<Words> {
+        let mut words = None;
         let _ = occupied::claims(self.root, &mut |array, user| {
-            if array.as_str() == self.name && words.is_empty() {
-                words = Text::of(user);
+            if array.as_str() == self.name && words.is_none() {
+                words = Some(Text::of(user));
             }
         });
-        if words.is_empty() {
-            let _ = disks::holders(self.root, self.name, &mut |holder| {
-                words = Text::of(format_args!("{holder} stands on it"));
-            });
-        }
-        if words.is_empty() {
-            words = self.opener().unwrap_or_default();
-        }
-        Refused(End::Busy, words)
+        let _ = disks::holders(self.root, self.name, &mut |holder| {
+            words.get_or_insert_with(|| Text::of(format_args!("{holder} stands on it")));
+        });
+        words
     }
 
     /// A process that has it open.
