@@ -159,12 +159,21 @@ pub(super) fn with_prebuilt() -> Result<PathBuf> {
 
 pub(super) fn with_rustup() -> Result<PathBuf> {
     ready_rustup()?;
+    let target_dir = cargo::target_dir()?.join("own-std");
+    let unwinder = target_dir.join("no-unwinder");
+    no_unwinder("cc", &unwinder)?;
     let mut command = cargo::cargo();
     release(&mut command)
         .args(OWN_STD)
+        // Beside the flags in .cargo/config.toml, which the environment would replace.
+        .arg("--config")
+        .arg(format!(
+            "target.{TARGET}.rustflags = [\"-Lnative={}\"]",
+            unwinder.display()
+        ))
         .env("RUSTC_BOOTSTRAP", "1")
         .arg("--target-dir")
-        .arg(cargo::target_dir()?.join("own-std"));
+        .arg(target_dir);
     let chosen = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER";
     if std::env::var_os(chosen).is_none() && has_lld(&sysroot()?) {
         command.env(chosen, "rust-lld");
@@ -187,8 +196,9 @@ const DEBIAN_SETS: &[&[&str]] = &[
     &["cargo", "rust-src", "rustc"],
 ];
 
-/// What std's backtraces ask of an unwinder. Debian has no libunwind for musl, and gcc's own is made for glibc; a binary that
-/// aborts on panic never unwinds, so a backtrace that is empty is all that is lost.
+/// What std's backtraces ask of an unwinder. A binary that aborts on panic never unwinds, so a backtrace that is empty is
+/// all that is lost; and it would tell nothing, without symbols. LLVM's libunwind, which rustup brings, is a tenth of the
+/// file; Debian has none for musl, and gcc's own is made for glibc.
 const NO_UNWINDER: &str = "int _Unwind_Backtrace(void *trace, void *arg) { (void)trace; (void)arg; return 5; }\n\
                            unsigned long _Unwind_GetIP(void *context) { (void)context; return 0; }\n";
 
@@ -212,7 +222,7 @@ pub(super) fn with_debian() -> Result<PathBuf> {
     let libraries = target_dir.join("host-libraries");
     link_libraries(&tree, &libraries)?;
     let unwinder = target_dir.join("no-unwinder");
-    no_unwinder(&unwinder)?;
+    no_unwinder("musl-gcc", &unwinder)?;
 
     // Debian's musl-gcc knows no static-pie.
     let flags = [
@@ -285,17 +295,20 @@ fn of_libc(name: &str) -> bool {
     PARTS.iter().any(|part| name.starts_with(part))
 }
 
-fn no_unwinder(into: &Path) -> Result<()> {
+fn no_unwinder(compiler: &str, into: &Path) -> Result<()> {
     fs::create_dir_all(into)?;
     let (source, object) = (into.join("none.c"), into.join("none.o"));
     fs::write(&source, NO_UNWINDER)?;
     let archive = into.join("libunwind.a");
     let _ = fs::remove_file(&archive);
     setup::checked(
-        Command::new("musl-gcc")
-            .args(["-Os", "-c", "-o"])
-            .arg(&object)
-            .arg(&source),
+        match compiler {
+            "cc" => Command::new("cc"),
+            _ => Command::new("musl-gcc"),
+        }
+        .args(["-Os", "-fPIC", "-c", "-o"])
+        .arg(&object)
+        .arg(&source),
     )?;
     setup::checked(Command::new("ar").arg("rcs").arg(&archive).arg(&object))
 }
