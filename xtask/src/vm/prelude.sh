@@ -75,6 +75,92 @@ dev() { echo "/dev/$(disk_of "$1")"; }
 export IMSM_NO_PLATFORM=1 MDADM_NO_SYSTEMCTL=1
 # sync_is idle md126: what md does with its members.
 sync_is() { [ "$(cat "/sys/block/$2/md/sync_action")" = "$1" ]; }
+# nth N: the serial of the N-th drive, from 1, if it was given none of its own. node N: /dev/nvme0n1
+nth() { printf 'QUELL%04d' $(($1 - 1)); }
+node() { dev "$(nth "$1")"; }
+# nodes N...: waits for them all; NODES holds them.
+nodes() {
+	NODES=
+	for _n in "$@"; do
+		wait_disks "$(nth "$_n")"
+		wait_block "$(node "$_n")"
+		NODES="$NODES $(node "$_n")"
+	done
+}
+# imsm N: mdadm makes a container of the first N drives.
+imsm() {
+	modprobe -a md_mod raid0 raid1 raid10 raid456
+	# shellcheck disable=SC2046
+	nodes $(seq "$1")
+	# shellcheck disable=SC2086
+	expect_rc 0 mdadm -C /dev/md/imsm0 -e imsm -n "$1" $NODES --run
+}
+# volume NAME LEVEL DISKS [OPTION...]: mdadm makes it in that container; 8 MiB a disk unless an option says more. It ends in sync.
+volume() {
+	_name=$1 _level=$2 _disks=$3
+	shift 3
+	expect_rc 0 mdadm -C "/dev/md/$_name" -l "$_level" -n "$_disks" -z 8M "$@" /dev/md/imsm0 --run
+	[ "$_level" = 0 ] || until_true 60 sync_is idle "$(basename "$(readlink -f "/dev/md/$_name")")"
+}
+is_away() { ! disk_of "$1" >/dev/null; }
+# leave N, arrive N: takes the N-th drive, an NVMe one, away and brings it back.
+leave() {
+	unbind "$(drive "$1")"
+	until_true 20 is_away "$(nth "$1")"
+}
+arrive() {
+	rebind "$(drive "$1")"
+	nodes "$1"
+}
+# vol N: the array that is the N-th volume, from 0, of the container md127.
+vol() {
+	for _a in /sys/block/md*; do
+		case $(cat "$_a/md/metadata_version" 2>/dev/null) in
+		external:[/-]md127/"$1") echo "${_a##*/}" && return 0 ;;
+		esac
+	done
+	return 1
+}
+# md FILE ARRAY: what it says of it.
+md() { cat "/sys/block/$2/md/$1"; }
+# is WANTED GOT: or it is a failure.
+is() { [ "$1" = "$2" ] || die "$2, not $1"; }
+is_writable() { case $(md array_state "$1") in clean | active | active-idle | read-auto | write-pending) ;; *) return 1 ;; esac; }
+no_arrays() { ! ls -d /sys/block/md* >/dev/null 2>&1; }
+stopped() { mdadm --stop --scan >/dev/null 2>&1 && no_arrays; }
+# stop_arrays: as mdadm does, all of them, clean.
+stop_arrays() {
+	mdadm --wait-clean --scan >/dev/null 2>&1 || true
+	until_true 20 stopped
+}
+# sum FILE...: of their whole content.
+sum() { cat "$@" | md5sum | cut -d' ' -f1; }
+# stamp NODE TEXT: fills its first MiB with it, and waits until it is there.
+stamp() { yes "$2" | dd of="$1" bs=64k count=16 iflag=fullblock conv=fsync 2>/dev/null; }
+# says NODE WHAT: a field of mdadm's own reading of the disk.
+says() { mdadm -E "$1" | sed -n "s/^ *$2 : //p" | head -n 1; }
+# u32 NODE FIELD: a number of the metadata's head by its place there; disks with sectors of 512 bytes only.
+_head() { echo $((($(cat "/sys/block/${1##*/}/size") - 2) * 512)); }
+u32() { dd if="$1" bs=4 skip=$((($(_head "$1") + $2) / 4)) count=1 2>/dev/null | od -An -tu4 | tr -d ' '; }
+_put() {
+	# shellcheck disable=SC2059
+	printf "$(printf '\\%03o\\%03o\\%03o\\%03o' $(($3 & 255)) $(($3 >> 8 & 255)) $(($3 >> 16 & 255)) $(($3 >> 24)))" |
+		dd of="$1" bs=4 seek=$((($(_head "$1") + $2) / 4)) conv=notrunc,fsync 2>/dev/null
+}
+# patch NODE FIELD VALUE: changes it, and the checksum with it.
+patch() {
+	_old=$(u32 "$1" "$2")
+	_put "$1" 32 $((($(u32 "$1" 32) + $3 - _old) & 0xffffffff))
+	_put "$1" "$2" "$3"
+}
+# mdmons: their process numbers.
+mdmons() {
+	for _p in /proc/[0-9]*; do
+		case $(tr '\000' ' ' <"$_p/cmdline" 2>/dev/null) in
+		[@/]*mdmon\ * | mdmon\ *) echo "${_p##*/}" ;;
+		esac
+	done
+}
 
 # --- NVMe ---
 # drive N: the PCI address of the N-th controller, from 1, in the order in which the machine was described.
