@@ -18,8 +18,8 @@ pub(crate) use toolchain::{Std, components, has_std_source, rustup_target};
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The shipped binary is never larger.
 const OWN_STD_LIMIT: u64 = 512 * 1024;
-/// Nor is what a packager's plain `cargo build` makes.
-const PREBUILT_LIMIT: u64 = 700 * 1024;
+/// Nor is what a packager's plain `cargo build` makes, with a std that was built for speed and walks the stack.
+const PREBUILT_LIMIT: u64 = 1024 * 1024;
 
 /// A binary that was built and looked at.
 #[derive(Clone, Debug)]
