@@ -177,6 +177,7 @@ impl Run<'_> {
         let mut carrying = Carrying {
             plan: &mut *self.plan,
             deadline: self.deadline,
+            clean: self.ask.clean,
             said: [false; ARRAYS],
         };
         self.pool.next_phase(WIDTH);

@@ -20,6 +20,8 @@ const BOUNDS: Bounds = Bounds {
 pub(super) struct Carrying<'a> {
     pub(super) plan: &'a mut Plan,
     pub(super) deadline: Deadline,
+    /// What cannot be stopped is at least made clean.
+    pub(super) clean: bool,
     /// Whose fate has been said.
     pub(super) said: [bool; ARRAYS],
 }
@@ -59,6 +61,10 @@ impl Carrying<'_> {
             End::Gone => Fate::Gone,
             End::Clean => Fate::Clean(ms),
             End::NotClean => Fate::NotClean(ms),
+            // Its user took no claim, so it was not known.
+            End::Busy if self.clean && self.plan.can_be_clean(at) => {
+                return self.plan.settle(at, Fate::Todo(Action::Clean));
+            }
             End::Busy => Fate::Busy,
             End::Reshaped => Fate::Reshaped,
             // A volume that came meanwhile has no place in the table.
