@@ -117,7 +117,7 @@ pub(super) fn make(configs: &[Numbered]) -> String {
         script += &each.lose();
     }
     for each in &midway {
-        script += &each.each(|name| format!("halfway {name}\n"));
+        script += &each.each(|name| format!("midway {name}\n"));
     }
     for each in configs.iter().filter(|c| c.config.state != State::Dirty) {
         script += &each.stop();

@@ -65,19 +65,23 @@ idle() {
 	_a=/sys/block/$(kname "$1")/md/sync_action
 	[ ! -e "$_a" ] || [ "$(cat "$_a")" = idle ]
 }
-# halfway NAME: lets a resync or rebuild that stands still go on to the middle.
-halfway() {
+# midway NAME: lets a resync or rebuild that stands still go on for a quarter. (md takes no lower sync_max once it runs.)
+midway() {
 	_md=/sys/block/$(kname "$1")/md
 	until_true 60 has_begun "$_md"
-	read -r _done _ _all <"$_md/sync_completed"
-	_half=$((_all / 2))
-	echo "$_half" >"$_md/sync_max"
-	echo 200000 >"$_md/sync_speed_max"
-	echo 200000 >"$_md/sync_speed_min"
-	until_true 60 has_come "$_half" "$_md"
+	set_speed 3000
+	until_true 120 has_come_far "$_md"
+	set_speed 1
+}
+set_speed() {
+	echo "$1" >"$_md/sync_speed_max"
+	echo "$1" >"$_md/sync_speed_min"
 }
 has_begun() { grep -q / "$1/sync_completed"; }
-has_come() { [ "$(cut -d ' ' -f 1 "$2/sync_completed")" -ge "$1" ]; }
+has_come_far() {
+	read -r _done _ _all <"$1/sync_completed"
+	[ "$((_done * 4))" -ge "$_all" ]
+}
 # without NAME SERIAL: mdmon has recorded that the volume has lost the disk, and the volume has let go of it.
 without() { [ ! -e "/sys/block/$(kname "$1")/md/dev-$(basename "$(devs "$2")")" ]; }
 # lose NAME SERIAL
