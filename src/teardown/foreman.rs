@@ -77,6 +77,9 @@ impl Carrying<'_> {
     }
 
     fn mended(&mut self, at: usize, end: End, words: &Words) {
+        if end == End::Mended {
+            self.plan.mended(at);
+        }
         let Some(node) = self.plan.graph.node(at) else {
             return;
         };
@@ -136,7 +139,7 @@ impl Foreman for Carrying<'_> {
 
     fn done(&mut self, job: u32, died: bool) {
         match Job::of(job) {
-            Job::Mend(at) => self.plan.mended(at),
+            Job::Mend(at) => self.plan.mend_over(at),
             Job::Do(at, _) => {
                 if let Some(Fate::Running(step, _)) = self.plan.fates.get(at).copied()
                     && died
@@ -150,7 +153,7 @@ impl Foreman for Carrying<'_> {
 
     fn give_back(&mut self, job: u32) {
         match Job::of(job) {
-            Job::Mend(at) => self.plan.mended(at),
+            Job::Mend(at) => self.plan.mend_over(at),
             Job::Do(at, _) => self.settle(at, Fate::NotStarted),
             Job::Tidy => {}
         }
@@ -159,7 +162,7 @@ impl Foreman for Carrying<'_> {
     fn abandon(&mut self, job: u32) {
         match Job::of(job) {
             // What waits for it is tried without.
-            Job::Mend(at) => self.plan.mended(at),
+            Job::Mend(at) => self.plan.mend_over(at),
             Job::Do(..) | Job::Tidy => {}
         }
     }

@@ -72,7 +72,10 @@ enum Mend {
     NotNeeded,
     Todo,
     Running,
-    Over,
+    /// It runs, since a moment ago.
+    Fresh,
+    /// It cannot be had.
+    Failed,
 }
 
 /// A piece of work for a worker.
@@ -270,12 +273,19 @@ impl Plan {
     /// Whether the mdmon that the volume at `at` has was started only now.
     pub(super) fn is_fresh(&self, at: usize) -> bool {
         let container = self.graph.container_of(at);
-        container.and_then(|at| self.mends.get(at)) == Some(&Mend::Over)
+        container.and_then(|at| self.mends.get(at)) == Some(&Mend::Fresh)
     }
 
-    /// The mdmon of the container at `at` is there again, or cannot be had.
+    /// The mdmon of the container at `at` is there again.
     pub(super) fn mended(&mut self, at: usize) {
-        self.set_mend(at, Mend::Over);
+        self.set_mend(at, Mend::Fresh);
+    }
+
+    /// Its worker is through with it, or is not waited for: what has not come about by now is not counted on.
+    pub(super) fn mend_over(&mut self, at: usize) {
+        if self.mends.get(at) == Some(&Mend::Running) {
+            self.set_mend(at, Mend::Failed);
+        }
     }
 
     fn set_mend(&mut self, at: usize, mend: Mend) {

@@ -65,6 +65,8 @@ fn mdmon_comes_back_before_a_volume_that_needs_it() {
     assert_eq!(p.next(0), Some(Job::Do(3, Action::Stop)));
     assert_eq!(p.next(0), None);
     p.mended(0);
+    p.mend_over(0);
+    assert!(p.is_fresh(1) && !p.is_fresh(3));
     assert_eq!(p.next(0), Some(Job::Do(1, Action::Stop)));
     let mut p = plan(&MATRIX);
     p.graph.node_mut(1).unwrap().array.state = State::ReadAuto;
