@@ -19,6 +19,7 @@ use crate::setup::KERNELS;
 use anyhow::{Context, Result, bail, ensure};
 use batch::Batch;
 use scripts::Numbered;
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -70,33 +71,34 @@ impl Job {
     pub(crate) fn run(&self, each: &mut dyn FnMut(Verdict)) -> Result<()> {
         let dir = tempfile::tempdir().context("no temporary folder for disks")?;
         let batches = batches(&self.configs);
+        let one = |number: usize, configs| {
+            let batch = Batch {
+                job: self,
+                number,
+                configs,
+                alone: batches.len() == 1,
+                dir: disks::folder(dir.path().join(number.to_string()))?,
+            };
+            let verdicts = batch.run();
+            // The disks of a batch that is done only take room.
+            let _ = fs::remove_dir_all(&batch.dir);
+            verdicts
+        };
         let next = AtomicUsize::new(0);
         let (tell, told) = mpsc::channel();
+        let worker = |tell: mpsc::Sender<_>| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(configs) = batches.get(number) else {
+                    return;
+                };
+                let _ = tell.send(one(number, configs));
+            }
+        };
         thread::scope(|scope| {
             for _ in 0..AT_ONCE {
                 let tell = tell.clone();
-                scope.spawn(|| {
-                    // Moved: the channel ends when all threads have.
-                    let tell = tell;
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(configs) = batches.get(number) else {
-                            return;
-                        };
-                        let done =
-                            disks::folder(dir.path().join(number.to_string())).and_then(|dir| {
-                                let job = self;
-                                Batch {
-                                    job,
-                                    number,
-                                    configs,
-                                    dir,
-                                }
-                                .run()
-                            });
-                        let _ = tell.send(done);
-                    }
-                });
+                scope.spawn(|| worker(tell));
             }
             drop(tell);
             let mut failed = Ok(());

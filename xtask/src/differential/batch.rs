@@ -6,10 +6,11 @@ use super::dump::{Dump, Values};
 use super::scripts::{self, Numbered};
 use super::{Job, Verdict};
 use crate::vm::{Boot, Drive, Exit, Machine, raw, target_dir};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 /// What is wrong, by the number of the configuration.
@@ -21,6 +22,8 @@ pub(super) struct Batch<'a> {
     /// Which of the job's VMs it is.
     pub(super) number: usize,
     pub(super) configs: &'a [Numbered],
+    /// No other batch runs beside it.
+    pub(super) alone: bool,
     pub(super) dir: PathBuf,
 }
 
@@ -37,33 +40,72 @@ impl Assembled {
     }
 }
 
+/// What quell made of the disks.
+struct Other {
+    /// Read only; not where mdadm is on both sides.
+    held: Option<Assembled>,
+    found: Assembled,
+    /// What is wrong with the disks' own bytes after the first.
+    failures: Failures,
+}
+
 impl Batch<'_> {
     /// All four boots.
     pub(super) fn run(&self) -> Result<Vec<Verdict>> {
         let made = disks::folder(self.dir.join("made"))?;
         let pattern = self.boot("make", &made, &scripts::make(self.configs))?;
-        let (judge, other) = (self.dir.join("judge"), self.dir.join("other"));
-        disks::copy(&made, &judge)?;
-        disks::copy(&made, &other)?;
-        let judge = self.assembled("mdadm", &judge, &scripts::mdadm(self.configs))?;
-        let mut failures = Failures::new();
+        let (judge, other) = self.both(&made)?;
+        let mut failures = other.failures;
         self.as_meant(&judge, &pattern, &mut failures)?;
-        let script = if self.job.with_itself {
-            scripts::mdadm(self.configs)
-        } else {
-            let script = scripts::readonly(self.configs);
-            let held = self.assembled("readonly", &other, &script)?;
+        if let Some(held) = other.held {
             self.held(&judge, &held, &mut failures)?;
-            self.unchanged(&made, &other, &mut failures)?;
-            scripts::quell(self.configs)
-        };
-        let found = self.assembled("quell", &other, &script)?;
-        self.compared(&judge, &found, &mut failures)?;
+        }
+        self.compared(&judge, &other.found, &mut failures)?;
         let verdict = |each: &Numbered| Verdict {
             name: each.config.name,
             failures: failures.remove(&each.number).unwrap_or_default(),
         };
         Ok(self.configs.iter().map(verdict).collect())
+    }
+
+    /// mdadm's assembly and quell's, at the same time where no other batch runs beside this one.
+    fn both(&self, made: &Path) -> Result<(Assembled, Other)> {
+        let judge = || {
+            let disks = self.dir.join("judge");
+            disks::copy(made, &disks)?;
+            self.assembled("mdadm", &disks, &scripts::mdadm(self.configs))
+        };
+        let other = || self.other(made);
+        if !self.alone {
+            return Ok((judge()?, other()?));
+        }
+        thread::scope(|scope| {
+            let judge = scope.spawn(judge);
+            let other = other();
+            let judge = judge
+                .join()
+                .map_err(|_| anyhow!("mdadm's thread has panicked"))?;
+            Ok((judge?, other?))
+        })
+    }
+
+    /// quell's assemblies, read only and then in earnest, on the same copy: the first may not have changed it.
+    fn other(&self, made: &Path) -> Result<Other> {
+        let disks = self.dir.join("other");
+        disks::copy(made, &disks)?;
+        let mut failures = Failures::new();
+        let mut held = None;
+        let mut script = scripts::mdadm(self.configs);
+        if !self.job.with_itself {
+            held = Some(self.assembled("readonly", &disks, &scripts::readonly(self.configs))?);
+            self.unchanged(made, &disks, &mut failures)?;
+            script = scripts::quell(self.configs);
+        }
+        Ok(Other {
+            held,
+            found: self.assembled("quell", &disks, &script)?,
+            failures,
+        })
     }
 
     /// The machine with the disks of all configurations, and one processor: two of these run at once.
@@ -102,6 +144,7 @@ impl Batch<'_> {
         let log = dir.join(format!("{kernel}-{mdadm}-{}-{name}.log", self.number));
         let lines: Vec<String> = boot.lines.iter().map(raw).collect();
         fs::write(&log, lines.join("\n"))?;
+        fs::write(log.with_extension("txt"), out.text()?)?;
         let last = lines.len().saturating_sub(20);
         ensure!(
             ended_well(&boot),
@@ -146,28 +189,27 @@ impl Batch<'_> {
     /// into the log when it starts, whatever it is told.
     fn held(&self, judge: &Assembled, held: &Assembled, failures: &mut Failures) -> Result<()> {
         for each in self.configs {
+            let values = held.values(each.number);
+            let wanted = if each.config.has_ppl() {
+                "not there"
+            } else {
+                "readonly"
+            };
+            let mut wrong = Vec::new();
             for volume in 0..each.config.volumes.len() {
                 let label = format!("volume {volume}");
-                let state = held
-                    .values(each.number)
-                    .get(&format!("{label}/md/array_state"))
-                    .map_or("not there", String::as_str);
-                let wanted = if each.config.has_ppl() {
-                    "not there"
-                } else {
-                    "readonly"
-                };
+                let state = values.get(&format!("{label}/md/array_state"));
+                let state = state.map_or("not there", String::as_str);
                 if state != wanted {
-                    fail(
-                        failures,
-                        *each,
-                        format!("--readonly: {label} is {state}, and should be {wanted}"),
-                    );
-                } else if state == "readonly"
-                    && let Some(what) = content(*each, &label, judge, held)?
-                {
-                    fail(failures, *each, format!("--readonly: {what}"));
+                    wrong.push(format!("{label} is {state}, and should be {wanted}"));
                 }
+                wrong.extend(content(*each, &label, judge, held)?);
+            }
+            if !each.config.has_ppl() {
+                wrong.extend(compare::geometry(judge.values(each.number), values));
+            }
+            for what in wrong {
+                fail(failures, *each, format!("--readonly: {what}"));
             }
         }
         Ok(())

@@ -15,6 +15,19 @@ const POSITIONS: &str = "/md/(sync_completed|resync_start|dev-[^/]+/recovery_sta
 /// The sectors a position may be further on: less than the first quarter that each of them is past.
 const WINDOW: u64 = 8192;
 
+/// What a read-only assembly sets just as any other.
+const GEOMETRY: &str = "/md/(level|layout|raid_disks|chunk_size|component_size|array_size|degraded|dev-[^/]+/(offset|size|slot|recovery_start))$";
+
+/// Each difference of a read-only assembly in what it sets.
+pub(super) fn geometry(judge: &Values, held: &Values) -> Vec<String> {
+    let only = |values: &Values| -> Values {
+        let mut values = values.clone();
+        values.retain(|key, _| key.starts_with("volume") && is(GEOMETRY, key));
+        values
+    };
+    differences(&only(judge), &only(held))
+}
+
 /// Each difference as one line, with both values.
 pub(super) fn differences(judge: &Values, found: &Values) -> Vec<String> {
     let mut keys: Vec<&String> = judge.keys().chain(found.keys()).collect();
