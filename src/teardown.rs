@@ -28,6 +28,7 @@ use crate::errno::Cause;
 use crate::options::Stage;
 use crate::pool::{Ended, Pool};
 use crate::sys::disks;
+use crate::text::Text;
 
 use crew::Worker;
 use foreman::Carrying;
@@ -232,11 +233,15 @@ impl Run<'_> {
     }
 
     fn blind(&self, errno: rustix::io::Errno) -> Exit {
-        let cause = Cause(errno);
-        self.context.nothing(
-            Level::Error,
-            format_args!("/sys/block cannot be read: {cause}; no array is stopped"),
-        );
+        let why = Text::<120>::of(format_args!(
+            "/sys/block cannot be read: {}; no array is stopped",
+            Cause(errno)
+        ));
+        match self.context.command {
+            "teardown" => self.context.nothing(Level::Error, format_args!("{why}")),
+            // The object is that of the command this is a step of.
+            _ => error!("{why}"),
+        }
         Exit::Missing
     }
 
