@@ -205,5 +205,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             kernel.image.display()
         );
     }
+    for name in mdadm::versions() {
+        println!("mdadm {name}: {}", mdadm(name)?.place().display());
+    }
     Ok(())
 }

@@ -4,10 +4,15 @@ use super::apt::{Suite, unpacked};
 use super::elf;
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The versions that go into VMs, oldest first, each with the release that has it.
 const RELEASES: &[(&str, &str)] = &[("4.2", "bookworm"), ("4.4", "trixie"), ("4.6", "forky")];
+
+/// Their names.
+pub(super) fn versions() -> impl Iterator<Item = &'static str> {
+    RELEASES.iter().map(|(version, _)| *version)
+}
 
 /// One version in the cache.
 #[derive(Clone, Debug)]
@@ -23,7 +28,7 @@ pub(crate) fn mdadm(name: &str) -> Result<Mdadm> {
         .iter()
         .find(|(version, _)| *version == name)
         .with_context(|| {
-            let names: Vec<&str> = RELEASES.iter().map(|(version, _)| *version).collect();
+            let names: Vec<&str> = versions().collect();
             format!("no mdadm {name}; there are {}", names.join(", "))
         })?;
     let suite = Suite::Named(codename);
@@ -36,6 +41,11 @@ pub(crate) fn mdadm(name: &str) -> Result<Mdadm> {
 }
 
 impl Mdadm {
+    /// Where it is unpacked.
+    pub(super) fn place(&self) -> &Path {
+        &self.tree
+    }
+
     /// `mdadm` or `mdmon` at /sbin with the libraries it needs: (path in the initramfs, file on the host).
     pub(crate) fn files(&self, program: &str) -> Result<Vec<(String, PathBuf)>> {
         elf::with_libraries(&self.tree, &format!("sbin/{program}"))
