@@ -95,11 +95,11 @@ imsm() {
 	# shellcheck disable=SC2086
 	expect_rc 0 mdadm -C /dev/md/imsm0 -e imsm -n "$1" $NODES --run
 }
-# volume NAME LEVEL DISKS [OPTION...]: mdadm makes it in that container; 8 MiB a disk unless an option says more. It ends in sync.
+# volume NAME LEVEL DISKS [OPTION...]: mdadm makes it in that container, with 8 MiB of each disk or $SIZE. It ends in sync.
 volume() {
 	_name=$1 _level=$2 _disks=$3
 	shift 3
-	expect_rc 0 mdadm -C "/dev/md/$_name" -l "$_level" -n "$_disks" -z 8M "$@" /dev/md/imsm0 --run
+	expect_rc 0 mdadm -C "/dev/md/$_name" -l "$_level" -n "$_disks" -z "${SIZE:-8M}" "$@" /dev/md/imsm0 --run
 	[ "$_level" = 0 ] || until_true 60 sync_is idle "$(basename "$(readlink -f "/dev/md/$_name")")"
 }
 is_away() { ! disk_of "$1" >/dev/null; }
@@ -156,9 +156,8 @@ patch() {
 # mdmons: their process numbers.
 mdmons() {
 	for _p in /proc/[0-9]*; do
-		case $(tr '\000' ' ' <"$_p/cmdline" 2>/dev/null) in
-		[@/]*mdmon\ * | mdmon\ *) echo "${_p##*/}" ;;
-		esac
+		read -r _name 2>/dev/null <"$_p/comm" || continue
+		[ "$_name" != mdmon ] || echo "${_p##*/}"
 	done
 }
 
