@@ -206,7 +206,11 @@ impl Batch<'_> {
                 wrong.extend(content(*each, &label, judge, held)?);
             }
             if !each.config.has_ppl() {
-                wrong.extend(compare::geometry(judge.values(each.number), values));
+                wrong.extend(compare::geometry(
+                    each.config.state,
+                    judge.values(each.number),
+                    values,
+                ));
             }
             for what in wrong {
                 fail(failures, *each, format!("--readonly: {what}"));
@@ -242,7 +246,11 @@ impl Batch<'_> {
     ) -> Result<()> {
         for each in self.configs {
             let number = each.number;
-            for what in compare::differences(judge.values(number), found.values(number)) {
+            for what in compare::differences(
+                each.config.state,
+                judge.values(number),
+                found.values(number),
+            ) {
                 fail(failures, *each, what);
             }
             for volume in 0..each.config.volumes.len() {

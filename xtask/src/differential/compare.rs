@@ -1,10 +1,23 @@
 //! What two assemblies of the same disks came to, side by side.
 
 use super::dump::Values;
+use super::table::State;
 use regex_lite::Regex;
 
-/// What may differ, and why: part of a key as an expression, and the reason.
-const MAY_DIFFER: &[(&str, &str)] = &[("/md/sync_speed$", "a measurement, not a setting")];
+/// What may differ: the keys as an expression, the one state it is for if it is for one, and why.
+const MAY_DIFFER: &[(&str, Option<State>, &str)] = &[
+    ("/md/sync_speed$", None, "a measurement, not a setting"),
+    (
+        "^spares/",
+        None,
+        "mdadm puts free spares of whatever origin into a container of their own; quell leaves them alone",
+    ),
+    (
+        "^container/(md/dev-D1/|export/MD_DEVICE)",
+        Some(State::Stale),
+        "mdadm binds a disk that has failed to its old container, where nothing uses it; quell leaves it out",
+    ),
+];
 
 /// Where a resync or rebuild is. It cannot be held at its very start: what md asks for before it looks at the limit depends on
 /// how quick the disks are.
@@ -16,23 +29,23 @@ const WINDOW: u64 = 8192;
 const GEOMETRY: &str = "/md/(level|layout|raid_disks|chunk_size|component_size|array_size|degraded|dev-[^/]+/(offset|size|slot|recovery_start))$";
 
 /// Each difference of a read-only assembly in what it sets.
-pub(super) fn geometry(judge: &Values, held: &Values) -> Vec<String> {
+pub(super) fn geometry(state: State, judge: &Values, held: &Values) -> Vec<String> {
     let only = |values: &Values| -> Values {
         let mut values = values.clone();
         values.retain(|key, _| key.starts_with("volume") && is(GEOMETRY, key));
         values
     };
-    differences(&only(judge), &only(held))
+    differences(state, &only(judge), &only(held))
 }
 
 /// Each difference as one line, with both values.
-pub(super) fn differences(judge: &Values, found: &Values) -> Vec<String> {
+pub(super) fn differences(state: State, judge: &Values, found: &Values) -> Vec<String> {
     let mut keys: Vec<&String> = judge.keys().chain(found.keys()).collect();
     keys.sort();
     keys.dedup();
     let show = |value: Option<&String>| value.map_or("not there".to_owned(), |v| format!("{v:?}"));
     keys.into_iter()
-        .filter(|key| judge.get(*key) != found.get(*key) && !may_differ(key))
+        .filter(|key| judge.get(*key) != found.get(*key) && !may_differ(state, key))
         .filter(|key| {
             !(is(POSITIONS, key) && judge.get(*key).zip(found.get(*key)).is_some_and(is_near))
         })
@@ -46,8 +59,10 @@ pub(super) fn differences(judge: &Values, found: &Values) -> Vec<String> {
         .collect()
 }
 
-fn may_differ(key: &str) -> bool {
-    MAY_DIFFER.iter().any(|(pattern, _)| is(pattern, key))
+fn may_differ(state: State, key: &str) -> bool {
+    MAY_DIFFER
+        .iter()
+        .any(|(pattern, only, _)| only.is_none_or(|only| only == state) && is(pattern, key))
 }
 
 fn is(pattern: &str, key: &str) -> bool {
@@ -84,16 +99,16 @@ mod tests {
             ("volume 0/md/level", "raid5"),
             ("volume 0/md/chunk_size", "65536"),
         ]);
-        assert!(differences(&judge, &judge).is_empty());
+        assert!(differences(State::Clean, &judge, &judge).is_empty());
         let mut found = judge.clone();
         found.insert("volume 0/md/level".to_owned(), "raid4".to_owned());
         assert_eq!(
-            differences(&judge, &found),
+            differences(State::Clean, &judge, &found),
             ["volume 0/md/level: mdadm \"raid5\", quell \"raid4\""]
         );
         found.remove("volume 0/md/level");
         assert_eq!(
-            differences(&judge, &found),
+            differences(State::Clean, &judge, &found),
             ["volume 0/md/level: mdadm \"raid5\", quell not there"]
         );
     }
@@ -101,7 +116,7 @@ mod tests {
     #[test]
     fn a_position_may_have_moved_on_but_not_be_lost() {
         let at = |position: &str| values(&[("volume 0/md/sync_completed", position)]);
-        let none = |one, other| differences(&at(one), &at(other)).is_empty();
+        let none = |one, other| differences(State::Clean, &at(one), &at(other)).is_empty();
         assert!(none("28672 / 49152", "31872 / 49152"));
         assert!(!none("28672 / 49152", "31872 / 98304"));
         assert!(!none("12288 / 49152", "0 / 49152"));
@@ -112,8 +127,11 @@ mod tests {
     fn what_may_differ_is_left_out() -> Result<()> {
         let judge = values(&[("volume 0/md/sync_speed", "1")]);
         let found = values(&[("volume 0/md/sync_speed", "2")]);
-        assert!(differences(&judge, &found).is_empty());
-        for (pattern, _) in MAY_DIFFER {
+        assert!(differences(State::Clean, &judge, &found).is_empty());
+        let away = values(&[("container/md/dev-D1/size", "5201")]);
+        assert!(differences(State::Stale, &away, &Values::new()).is_empty());
+        assert!(!differences(State::Clean, &away, &Values::new()).is_empty());
+        for (pattern, ..) in MAY_DIFFER {
             Regex::new(pattern)?;
         }
         Ok(())
