@@ -22,8 +22,8 @@ const MAY_DIFFER: &[(&str, Option<State>, &str)] = &[
 /// Where a resync or rebuild is. It cannot be held at its very start: what md asks for before it looks at the limit depends on
 /// how quick the disks are.
 const POSITIONS: &str = "/md/(sync_completed|resync_start|dev-[^/]+/recovery_start)$";
-/// The sectors a position may be further on: less than the first quarter that each of them is past.
-const WINDOW: u64 = 8192;
+/// The sectors a position may be further on: more than is ever under way, less than the quarter that each is past.
+const WINDOW: u64 = 6144;
 
 /// What a read-only assembly sets just as any other.
 const GEOMETRY: &str = "/md/(level|layout|raid_disks|chunk_size|component_size|array_size|degraded|dev-[^/]+/(offset|size|slot|recovery_start))$";
