@@ -161,6 +161,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         "no configuration is named {}",
         patterns.join(" or ")
     );
+    for config in TABLE {
+        if takes(config.name, false) && config.beyond.contains(&mdadm) {
+            println!("{}: mdadm {mdadm} cannot make it", config.name);
+        }
+    }
     let start = Instant::now();
     let mut failed = 0;
     job.run(&mut |verdict| {
