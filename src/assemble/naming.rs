@@ -78,13 +78,19 @@ impl<'a> Namer<'a> {
         Some(choice)
     }
 
-    /// Given already, or a link to something else.
+    /// Given already, or another array's that is there and still called so. What mdadm's map calls by another name has only
+    /// left the link behind.
     fn is_taken(&self, name: &str, array: &str) -> bool {
         let link = path!("/dev/md/{name}");
         let mut buf = [0; 256];
         let leads_to = self.root.link_name(link.as_str(), &mut buf);
-        let is_used =
-            leads_to.is_ok_and(|to| to != array.as_bytes() && self.root.exists(link.as_str()));
+        let other = leads_to.ok().and_then(|to| core::str::from_utf8(to).ok());
+        let is_used = other.is_some_and(|other| {
+            let called = known(self.root, other).map(|choice| choice.path);
+            other != array
+                && self.root.exists(link.as_str())
+                && called.is_none_or(|path| path.as_str() == link.as_str())
+        });
         is_used || self.given.borrow().iter().any(|path| path == link.as_str())
     }
 }

@@ -3,7 +3,9 @@
 //! Source: mdadm's udev rules (`udev-md-raid-arrays.rules`).
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, renameat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::Name;
@@ -51,8 +53,8 @@ pub fn scan_partitions(root: &Root, array: &str) -> Result<(), Errno> {
     }
 }
 
-/// Makes nodes that the kernel has not made, and links to the array and its partitions. A link that leads elsewhere, and
-/// not into nothing, is left (EEXIST).
+/// Makes nodes that the kernel has not made, and links to the array and its partitions. What stands in a link's place and is
+/// none is left (EEXIST).
 pub fn make(root: &Root, names: &Names) -> Result<(), Errno> {
     let Names { array, path, uuid } = names;
     let name = path
@@ -96,25 +98,30 @@ fn node(root: &Root, array: &Name) -> Result<(), Errno> {
     }
 }
 
+/// Whatever the link led to: who makes one knows whose the name is. mdadm leaves links behind where there is no udev, and
+/// the array they led to may be another's volume by now.
 fn link(root: &Root, dir: &str, name: &Path, to: &Path) -> Result<(), Errno> {
     make_dir(root, dir)?;
-    let at = path!("{dir}/{name}");
     let fd = root.open(dir, OFlags::PATH | OFlags::DIRECTORY)?;
-    let make = || symlinkat(to.as_str(), &fd, name.as_str());
-    match make() {
+    match symlinkat(to.as_str(), &fd, name.as_str()) {
         Err(Errno::EXIST) => {}
         other => return other,
     }
     let mut buf = [0; 256];
-    match root.read_link(at.as_str(), &mut buf) {
+    match root.read_link(path!("{dir}/{name}").as_str(), &mut buf) {
         // mdadm's own are absolute.
-        Ok(old) if last(old) == last(to.as_str().as_bytes()) => Ok(()),
-        Ok(_) if !root.exists(at.as_str()) => {
-            unlinkat(&fd, name.as_str(), AtFlags::empty())?;
-            make()
-        }
-        _ => Err(Errno::EXIST),
+        Ok(old) if last(old) == last(to.as_str().as_bytes()) => return Ok(()),
+        Ok(_) => {}
+        // No link: a node that somebody made.
+        Err(_) => return Err(Errno::EXIST),
     }
+    let new = path!("{name}.new");
+    match unlinkat(&fd, new.as_str(), AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    symlinkat(to.as_str(), &fd, new.as_str())?;
+    renameat(&fd, new.as_str(), &fd, name.as_str())
 }
 
 /// The last part of a path.
@@ -214,13 +221,14 @@ mod tests {
         write(at("sys/block/md126/md126p12/partition"), "12\n").unwrap();
         create_dir_all(at("dev/md")).unwrap();
         write(at("dev/md125"), "").unwrap();
-        // Left over from an array that is no more, and one of another that is.
+        // Left over from an array that is no more, and from one whose number another has now. And a node.
         symlink("../md127", at("dev/md/sys")).unwrap();
-        symlink("../md125", at("dev/md/sys1")).unwrap();
+        symlink("/dev/md125", at("dev/md/sys1")).unwrap();
+        write(at("dev/md/sys12"), "").unwrap();
         let root = Root::below(dir.path().as_os_str()).unwrap();
 
         assert_eq!(make(&root, &names("/dev/md/sys")), Err(Errno::EXIST));
-        std::fs::remove_file(at("dev/md/sys1")).unwrap();
+        std::fs::remove_file(at("dev/md/sys12")).unwrap();
         assert_eq!(make(&root, &names("/dev/md/sys")), Ok(()));
         assert_eq!(make(&root, &names("/dev/md/vol0")), Ok(()));
         assert_eq!(make(&root, &names("/dev/md126")), Ok(()));
