@@ -15,7 +15,7 @@ use crate::errno::Cause;
 use crate::json::Json;
 use crate::pool::{Bounds, Ended, Foreman, MESSAGE, Pool};
 use crate::sys::md::{self, Version, map};
-use crate::sys::{Root, disks};
+use crate::sys::{Root, disks, proc};
 use crate::text::{Millis, Text};
 
 use crew::{Done, Order, Worker};
@@ -213,7 +213,10 @@ fn act(context: &Context, container: &md::Name, disks: Vec<Disk>) -> Exit {
         next: 0,
         since_ms: now_ms(),
     };
+    // The kernel waits for a grace period, and its own pace is a tenth of a second.
+    let expedited = proc::Expedited::raise(context.root);
     let ended = pool.run(&mut foreman, context.deadline, context.signals.as_ref());
+    drop(expedited);
     if let Ended::NoWorkers(errno) = ended {
         error!(
             "no worker process can be made: {}; nothing is done",

@@ -27,7 +27,7 @@ use crate::deadline::{Deadline, now_ms};
 use crate::errno::Cause;
 use crate::options::Stage;
 use crate::pool::{Ended, Pool};
-use crate::sys::disks;
+use crate::sys::{disks, proc};
 use crate::text::Text;
 
 use crew::Worker;
@@ -181,9 +181,15 @@ impl Run<'_> {
             clean: self.ask.clean,
             said: [false; ARRAYS],
         };
-        self.pool.next_phase(WIDTH);
-        let signals = self.context.signals.as_ref();
-        let ended = self.pool.run(&mut carrying, self.deadline, signals);
+        let mut ended = Ended::All;
+        if carrying.plan.has_more() {
+            self.pool.next_phase(WIDTH);
+            // Each array that goes costs the kernel a few grace periods.
+            let expedited = proc::Expedited::raise(self.context.root);
+            let signals = self.context.signals.as_ref();
+            ended = self.pool.run(&mut carrying, self.deadline, signals);
+            drop(expedited);
+        }
         carrying.close();
         match ended {
             Ended::All => {}
