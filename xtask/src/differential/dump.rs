@@ -57,6 +57,13 @@ fn sections(text: &str) -> BTreeMap<&str, Vec<&str>> {
     sections
 }
 
+/// The rest of each line that begins with an array's name.
+fn about<'a>(name: &str, lines: &[&'a str]) -> impl Iterator<Item = &'a str> {
+    lines
+        .iter()
+        .filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '))
+}
+
 /// `C07D2` is disk 2 of configuration 7.
 fn disk(serial: &str) -> Option<(usize, usize)> {
     let (config, disk) = serial.strip_prefix('C')?.split_once('D')?;
@@ -128,21 +135,14 @@ impl Dump {
                 let (key, value) = line.split_once('=').unwrap_or((line, ""));
                 put(&format!("export/{key}"), value);
             }
-            for line in lines("map") {
-                if let Some(rest) = line.strip_prefix(&format!("{name} ")) {
-                    put("map", rest);
+            for (heading, key) in [("map", "map"), ("links", "link")] {
+                for rest in about(name, lines(heading)) {
+                    put(key, rest);
                 }
             }
-            for line in lines("links") {
-                if let Some(link) = line.strip_suffix(&format!(" {name}")) {
-                    put("link", link);
-                }
-            }
-            for line in lines("content") {
-                if let Some(place) = line.strip_prefix(&format!("{name} ")) {
-                    let content = Content::parse(place)?;
-                    dump.contents.insert((config, label.clone()), content);
-                }
+            for place in about(name, lines("content")) {
+                let content = Content::parse(place)?;
+                dump.contents.insert((config, label.clone()), content);
             }
         }
         Ok(dump)
@@ -238,7 +238,7 @@ mod tests {
     fn sample(disk: &str, container: &str, volume: &str) -> String {
         format!(
             "== disks\n{disk} C03D1\n== map\n{container} imsm 1:2:3:4 /dev/md/imsm0\n{volume} /{container}/0 5:6:7:8 /dev/md/v03a_0\n\
-             == links\n/dev/md/imsm0 {container}\n/dev/md/v03a_0 {volume}\n== sys\n\
+             == links\n{container} /dev/md/imsm0\n{volume} /dev/md/v03a_0\n== sys\n\
              /sys/block/{container}/md/metadata_version:external:imsm\n/sys/block/{container}/md/dev-{disk}/slot:none\n\
              /sys/block/{volume}/md/metadata_version:external:/{container}/0\n/sys/block/{volume}/md/dev-{disk}/slot:0\n\
              /sys/block/{volume}/size:16384\n== export {volume}\nMD_CONTAINER=/dev/md/imsm0\nMD_DEVICE_dev_{disk}_DEV=/dev/{disk}\n\
@@ -256,6 +256,7 @@ mod tests {
             |key: &str, value: &str| assert_eq!(values.get(key).map(String::as_str), Some(value));
         is("volume 0/md/metadata_version", "external:/container/0");
         is("volume 0/md/dev-D1/slot", "0");
+        is("volume 0/link", "/dev/md/v03a_0");
         is("volume 0/export/MD_DEVICE_dev_D1_DEV", "/dev/D1");
         is("container/map", "imsm 1:2:3:4 /dev/md/imsmN");
         let content = one.contents.get(&(3, "volume 0".to_owned()));

@@ -97,9 +97,17 @@ blank() {
 	# shellcheck disable=SC2046
 	dd if=/dev/zero of=$(devs "$2") bs=1M 2>/dev/null || :
 }
-# stop NAME...: volumes, then their container.
+# stop NAME...: volumes, then their container. mdadm may be killed by SIGPIPE where mdmon has gone before it asks.
 stop() {
-	for _n in "$@"; do quietly mdadm --stop "/dev/md/$_n"; done
+	for _n in "$@"; do
+		_md=$(kname "$_n")
+		until_true 30 is_stopped "$_md"
+	done
+}
+is_stopped() {
+	[ -e "/sys/block/$1" ] || return 0
+	mdadm --quiet --stop "/dev/$1" 2>/dev/null || :
+	[ ! -e "/sys/block/$1" ]
 }
 # stay_dirty NAME: from here on md does not call it clean between writes.
 stay_dirty() { echo 200 >"/sys/block/$(kname "$1")/md/safe_mode_delay"; }
@@ -134,7 +142,7 @@ dump() {
 		cat /run/mdadm/map || :
 		echo "== links"
 		for _l in /dev/md/*; do
-			[ ! -e "$_l" ] || echo "$_l $(basename "$(readlink -f "$_l")")"
+			[ ! -e "$_l" ] || echo "$(basename "$(readlink -f "$_l")") $_l"
 		done
 		echo "== sys"
 		# One process for all files. Some can only be written to.
