@@ -1,8 +1,8 @@
 //! `quell assemble`: Intel RAID containers and their volumes, brought up through md's sysfs files.
 //!
-//! Look ([`look`]: the disks and what md has; [`probe`]: the metadata), decide ([`decide`], pure), plan ([`steps`], pure:
-//! every write in order), act ([`build`], in workers), report ([`report`], [`show`]). It is called once for every disk that
-//! comes and then again and again; what one call knows and the next needs is in /run/quell ([`state`]).
+//! Look (`look`: the disks and what md has; `probe`: the metadata), decide ([`decide`], pure), plan ([`steps`], pure: every
+//! write in order), act (`build`, in workers), report (`report`, `show`). It is called once for every disk that comes and
+//! then again and again; what one call knows and the next needs is in /run/quell (`state`).
 //!
 //! Not a byte is written to a disk here. What must be recorded in the metadata (that a disk is missing, that a volume is
 //! being written) mdmon records, before the volume may be written.
