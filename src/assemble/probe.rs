@@ -13,10 +13,11 @@ use crate::sys::proc::Signals;
 
 /// Reads under way at once.
 const WIDTH: usize = 64;
-/// As many are begun at first: workers that come back at once do all the rest, and each costs a fork.
-const WIDTH_FIRST: usize = 4;
+/// As many are begun at first: workers that come back at once do all the rest, and each costs a fork, which takes longer
+/// than a sound disk does to answer.
+const WIDTH_FIRST: usize = 2;
 /// A disk that has not answered by then, in milliseconds, lets all others begin.
-const PROMPT_MS: u64 = 20;
+const PROMPT_MS: u64 = 100;
 /// A read that has not come back by then is not waited for where all else is complete.
 const SETTLED_MS: u64 = 250;
 /// Nor is it anywhere by then.
