@@ -5,6 +5,7 @@
 //! reach what it must makes the run fail.
 
 mod fixture;
+mod imsm;
 pub(crate) mod machines;
 mod native;
 mod processes;
@@ -40,6 +41,10 @@ const FIGURES: &[(&str, Measure)] = &[
     ("fast", shutdowns::fast),
     ("width", shutdowns::width),
     ("processes", processes::processes),
+    ("assemble", imsm::assemble),
+    ("teardown", imsm::teardown),
+    ("remove", imsm::remove),
+    ("container", imsm::container),
     ("nothing", native::nothing),
     ("many", native::many),
     ("schedule", native::schedule),

@@ -7,8 +7,8 @@ use super::timing::{Shutdown, median};
 use anyhow::{Result, ensure};
 
 /// What each slow controller takes, in seconds.
-const SLOW_S: f64 = 3.0;
-const SLOW: &str = "slow default_ms=3000";
+pub(super) const SLOW_S: f64 = 3.0;
+pub(super) const SLOW: &str = "slow default_ms=3000";
 
 /// All at once, against the stock kernel's own serial shutdown.
 pub(super) fn slow(options: &Options) -> Result<Vec<Row>> {
