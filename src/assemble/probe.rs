@@ -19,9 +19,9 @@ const WIDTH_FIRST: usize = 2;
 /// A disk that has not answered by then, in milliseconds, lets all others begin.
 const PROMPT_MS: u64 = 100;
 /// A read that has not come back by then is not waited for where all else is complete.
-const SETTLED_MS: u64 = 250;
+const SETTLED_MS: u64 = 1_000;
 /// Nor is it anywhere by then.
-const READ_MS: u64 = 3_000;
+const READ_MS: u64 = 5_000;
 
 /// A disk, and what was read of it.
 #[derive(Debug)]

@@ -133,6 +133,8 @@ stop_arrays() {
 	mdadm --wait-clean --scan >/dev/null 2>&1 || true
 	until_true 20 stopped
 }
+# random N: less than N.
+random() { echo $(($(od -An -N2 -tu2 /dev/urandom) % $1)); }
 # sum FILE...: of their whole content.
 sum() { cat "$@" | md5sum | cut -d' ' -f1; }
 # stamp NODE TEXT: fills its first MiB with it, and waits until it is there.
