@@ -12,6 +12,7 @@ use super::steps::{self, Mode, is_redundant};
 use super::tell::{FOREVER, Telling};
 use super::{Case, report};
 use crate::context::{Context, Exit};
+use crate::deadline::now_ms;
 use crate::errno::Cause;
 use crate::imsm::{Plan, SlotState};
 use crate::pool::{Bounds, Ended, Foreman, MESSAGE, Pool};
@@ -144,14 +145,10 @@ pub(super) fn carry_out(
         root: context.root,
         works: &works,
         deadline: context.deadline,
+        start_ms: now_ms(),
     };
-    let mut pool = Pool::new(context.root, &builder, works.len());
-    let mut telling = Telling {
-        cases,
-        places: &places,
-        works: &works,
-        next: 0,
-    };
+    let mut telling = Telling::new(cases, &places, &works);
+    let mut pool = Pool::new(context.root, &builder, telling.width());
     let ended = pool.run(&mut telling, context.deadline, context.signals.as_ref());
     let why = match ended {
         Ended::All => "its worker died",
@@ -267,12 +264,12 @@ fn work(
             continue;
         };
         let runs = *fate == Fate::Finish;
-        let steps = if runs {
-            steps::finish(plan, &called.container, array)
+        let (steps, start) = if runs {
+            (Vec::new(), steps::finish(plan, &called.container, array))
         } else {
-            steps::volume(container, plan, &called.container, array, mode, &|name| {
-                disk(name).map(|disk| disk.dev)
-            })
+            let dev = |name: &str| disk(name).map(|disk| disk.dev);
+            let steps = steps::volume(container, plan, &called.container, array, mode, &dev);
+            (steps, steps::start(plan, array, mode))
         };
         volumes.push(build::Volume {
             index: plan.index,
@@ -280,6 +277,7 @@ fn work(
             runs,
             redundant: is_redundant(plan),
             steps,
+            start,
             loss: loss(plan, &disk),
             names: naming::names(array, choice, plan.uuid),
         });

@@ -1,8 +1,9 @@
-//! What a worker does to bring one container up: everything that may block.
+//! What workers do to bring one container up: everything that may block.
 //!
-//! The order: the container with all its disks; every volume, redundant ones `readonly`; one mdmon, which has to answer
-//! before any of them may be written; then what udev and people find them by. It stops at the next step when nobody
-//! listens any more: the next call goes on from there.
+//! The container with all its disks, and every volume with its own, side by side: each write that binds a disk costs a grace
+//! period of the kernel's. When all of that is done, and not before, one worker starts the volumes, redundant ones
+//! `readonly`, then mdmon, which has to answer before any of them may be written, and then sees to what udev and people find
+//! them by. A worker stops at the next step when nobody listens any more: the next call goes on from there.
 
 use core::fmt;
 use core::time::Duration;
@@ -59,8 +60,10 @@ pub(super) struct Volume {
     pub(super) runs: bool,
     /// mdmon must watch it.
     pub(super) redundant: bool,
-    /// What is written, in order.
+    /// What makes it a volume, in order.
     pub(super) steps: Vec<Step>,
+    /// What starts it.
+    pub(super) start: Vec<Step>,
     /// It runs without a disk that its metadata counts on.
     pub(super) loss: Option<Loss>,
     /// Names by which it is found.
@@ -96,30 +99,87 @@ impl Said {
     }
 }
 
+/// What a worker is to do, of the work at that place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The container and its disks.
+    Container,
+    /// The volume at that place among the work's.
+    Volume(u8),
+    /// Start those volumes, by bit, and finish.
+    Start(u32),
+    /// Take away what was made, since the container could not be.
+    TakeBack,
+}
+
+impl Part {
+    /// An order is the work's place, which part, and its number.
+    pub(super) fn encode(self, work: u32, order: &mut [u8; MESSAGE]) -> usize {
+        let (tag, number) = match self {
+            Self::Container => (0, 0),
+            Self::Volume(at) => (1, u32::from(at)),
+            Self::Start(volumes) => (2, volumes),
+            Self::TakeBack => (3, 0),
+        };
+        let bytes = work
+            .to_le_bytes()
+            .into_iter()
+            .chain([tag])
+            .chain(number.to_le_bytes());
+        for (to, from) in order.iter_mut().zip(bytes) {
+            *to = from;
+        }
+        9
+    }
+
+    fn decode(order: &[u8]) -> Option<(u32, Self)> {
+        let (work, rest) = order.split_first_chunk()?;
+        let (tag, number) = rest.split_first()?;
+        let number = u32::from_le_bytes(number.try_into().ok()?);
+        let part = match tag {
+            0 => Self::Container,
+            1 => Self::Volume(u8::try_from(number).ok()?),
+            2 => Self::Start(number),
+            _ => Self::TakeBack,
+        };
+        Some((u32::from_le_bytes(*work), part))
+    }
+}
+
 /// Brings containers up below a root.
 pub(super) struct Builder<'a> {
     /// Where.
     pub(super) root: &'a Root,
-    /// What, by job.
+    /// What.
     pub(super) works: &'a [Work],
     /// Until when.
     pub(super) deadline: Deadline,
+    /// Since when.
+    pub(super) start_ms: u64,
 }
 
 impl Crew for Builder<'_> {
     fn work(&self, order: &[u8], reply: &Reply) {
-        let at = order.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
-        if let Some(work) = self.works.get(at as usize) {
-            // Where no lock can be had, nobody looks for one either.
-            let _lock = lock::shared(self.root, LOCK, self.deadline);
-            Building {
-                root: self.root,
-                work,
-                reply,
-                deadline: self.deadline,
-                start_ms: now_ms(),
-            }
-            .all();
+        let Some((at, part)) = Part::decode(order) else {
+            return;
+        };
+        let Some(work) = self.works.get(at as usize) else {
+            return;
+        };
+        // Where no lock can be had, nobody looks for one either.
+        let _lock = lock::shared(self.root, LOCK, self.deadline);
+        let building = Building {
+            root: self.root,
+            work,
+            reply,
+            deadline: self.deadline,
+            start_ms: self.start_ms,
+        };
+        match part {
+            Part::Container => building.make_container(),
+            Part::Volume(at) => building.make_volume(usize::from(at)),
+            Part::Start(volumes) => building.start(volumes),
+            Part::TakeBack => building.take_back(),
         }
     }
 }
@@ -154,24 +214,35 @@ impl Building<'_> {
         self.reply.say(&message);
     }
 
-    fn all(&self) {
+    fn make_container(&self) {
         if let Err(Failure(why)) = self.container() {
             self.say(Said::Failed, None, format_args!("{why}"));
-            return self.take_back();
         }
+    }
+
+    fn make_volume(&self, at: usize) {
+        if let Some(volume) = self.work.volumes.get(at)
+            && let Err(why) = self.run(&volume.steps)
+        {
+            self.failed(volume, &why);
+        }
+    }
+
+    fn failed(&self, volume: &Volume, Failure(why): &Failure) {
+        self.say(Said::Failed, Some(volume.index), format_args!("{why}"));
+        if !volume.runs && !self.reply.is_alone() {
+            self.clear(&volume.array);
+        }
+    }
+
+    /// Starts the volumes that are whole, in a container that is.
+    fn start(&self, volumes: u32) {
+        let whole = |(at, volume)| (volumes >> at & 1 == 1).then_some(volume);
         let mut running: Vec<&Volume> = Vec::new();
-        for volume in &self.work.volumes {
-            match self.run(&volume.steps) {
+        for volume in (0..u32::BITS).zip(&self.work.volumes).filter_map(whole) {
+            match self.run(&volume.start) {
                 Ok(()) => running.push(volume),
-                Err(Failure(why)) => {
-                    self.say(Said::Failed, Some(volume.index), format_args!("{why}"));
-                    if self.reply.is_alone() {
-                        return;
-                    }
-                    if !volume.runs {
-                        self.clear(&volume.array);
-                    }
-                }
+                Err(why) => self.failed(volume, &why),
             }
         }
         let watched = self.watch(&running);
@@ -425,4 +496,24 @@ impl Building<'_> {
 fn may_be_busy(step: &Step) -> bool {
     let path = step.path.as_str();
     path.ends_with("/new_dev") || path.ends_with("/array_state")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_says_which_part_of_which_work() {
+        for part in [
+            Part::Container,
+            Part::Volume(15),
+            Part::Start(0xFFFF_FFFE),
+            Part::TakeBack,
+        ] {
+            let mut order = [0; MESSAGE];
+            let len = part.encode(300, &mut order);
+            assert_eq!(Part::decode(&order[..len]), Some((300, part)));
+        }
+        assert_eq!(Part::decode(b"short"), None);
+    }
 }

@@ -97,29 +97,31 @@ fn container(
             }
         }
     }
+    let fates = || case.plans.iter().zip(&case.decision.fates);
+    let all = || {
+        fates()
+            .zip(&called.volumes)
+            .filter_map(|(one, array)| Some((one, array.as_ref()?)))
+    };
+    for ((plan, _), array) in all().filter(|((_, fate), _)| **fate == Fate::Start) {
+        if let Some(old) = case
+            .existing
+            .and_then(|existing| existing.volume(plan.index))
+        {
+            writeln!(text, "    clear > {}", md::attr(&old.name, "array_state"))?;
+        }
+        create(text, array)?;
+        let dev = |name: &str| disk(name).map(|disk| disk.dev);
+        for step in &steps::volume(&case.container, plan, &called.container, array, mode, &dev) {
+            write(text, step)?;
+        }
+    }
     let mut watch = false;
-    for ((plan, fate), array) in case
-        .plans
-        .iter()
-        .zip(&case.decision.fates)
-        .zip(&called.volumes)
-    {
-        let Some(array) = array else {
-            continue;
-        };
+    for ((plan, fate), array) in all() {
         watch |= is_redundant(plan) && mode == Mode::Write;
-        let steps = if *fate == Fate::Finish {
-            steps::finish(plan, &called.container, array)
-        } else {
-            if let Some(old) = case
-                .existing
-                .and_then(|existing| existing.volume(plan.index))
-            {
-                writeln!(text, "    clear > {}", md::attr(&old.name, "array_state"))?;
-            }
-            create(text, array)?;
-            let dev = |name: &str| disk(name).map(|disk| disk.dev);
-            steps::volume(&case.container, plan, &called.container, array, mode, &dev)
+        let steps = match fate {
+            Fate::Finish => steps::finish(plan, &called.container, array),
+            _ => steps::start(plan, array, mode),
         };
         for step in &steps {
             write(text, step)?;

@@ -96,7 +96,7 @@ pub fn bind(
     steps.0
 }
 
-/// What makes `array` the volume and starts it, once it exists. `dev` knows the members' device numbers.
+/// What makes `array` the volume, once it exists, and does not start it. `dev` knows the members' device numbers.
 pub fn volume(
     container: &Container<'_, '_>,
     plan: &Plan<'_>,
@@ -166,16 +166,19 @@ pub fn volume(
             steps.put(md(array, file), format_args!("{value}"));
         }
     }
-    let state = if redundant || mode == Mode::Readonly {
-        "readonly"
-    } else {
-        "active"
+    steps.0
+}
+
+/// What starts it, once it and its container are whole.
+pub fn start(plan: &Plan<'_>, array: &str, mode: Mode) -> Vec<Step> {
+    let state = match mode {
+        Mode::Write if !is_redundant(plan) => "active",
+        _ => "readonly",
     };
+    let mut steps = Steps::default();
     steps.put(md(array, "array_state"), format_args!("{state}"));
-    steps.put(
-        md(array, "safe_mode_delay"),
-        format_args!("{SAFE_MODE_DELAY}"),
-    );
+    let delay = md(array, "safe_mode_delay");
+    steps.put(delay, format_args!("{SAFE_MODE_DELAY}"));
     steps.0
 }
 
