@@ -39,7 +39,7 @@ impl core::fmt::Display for Nothing {
     }
 }
 
-/// The end of a disk of `disk_bytes`, or of a file, that holds all its metadata: for [`read`](crate::imsm::read).
+/// The end of a disk of `disk_bytes`, or of a file, that holds all its metadata: for [`read`].
 pub fn load(tail: &Tail, sector: SectorSize, disk_bytes: Option<u64>) -> Result<Vec<u8>, Nothing> {
     let whole = usize::try_from(tail.bytes()).unwrap_or(usize::MAX);
     let mut bytes = vec![0; TAIL_USUAL.min(whole)];

@@ -19,7 +19,7 @@ use crate::deadline::{Deadline, now_ms};
 use crate::sys::Root;
 use crate::sys::proc::Signals;
 
-pub use worker::Reply;
+pub use worker::{Reply, side_by_side};
 
 /// The greatest number of places (`quell.jobs`), and of workers that may be given up beside them.
 pub const WIDTH_MAX: usize = 1024;

@@ -14,7 +14,7 @@ use super::recorded::Loss;
 use super::steps::{Mode, SAFE_MODE_DELAY, Step};
 use crate::deadline::{Deadline, now_ms};
 use crate::errno::Cause;
-use crate::pool::{Crew, MESSAGE, Reply};
+use crate::pool::{Crew, MESSAGE, Reply, side_by_side};
 use crate::sys::disks::{self, Disk};
 use crate::sys::md::{self, State, links, mdmon};
 use crate::sys::{Root, lock, partitions};
@@ -262,12 +262,23 @@ impl Building<'_> {
     /// The container, and all its disks.
     fn container(&self) -> Result<(), Failure> {
         self.run(&self.work.steps)?;
-        for (disk, steps) in &self.work.binds {
+        let binds = &self.work.binds;
+        for (disk, _) in binds {
             self.forget_partitions(disk);
-            self.run(steps).map_err(|Failure(why)| {
-                let holders = self.holders(disk);
-                Failure::of(format_args!("{why}{holders}"))
-            })?;
+        }
+        let added: Vec<&Step> = binds
+            .iter()
+            .filter_map(|(_, steps)| steps.first())
+            .collect();
+        let results = self.at_once(&added);
+        for ((disk, steps), added) in binds.iter().zip(results) {
+            let rest = steps.get(1..).unwrap_or_default();
+            added
+                .and_then(|()| self.run(rest))
+                .map_err(|Failure(why)| {
+                    let holders = self.holders(disk);
+                    Failure::of(format_args!("{why}{holders}"))
+                })?;
         }
         Ok(())
     }
@@ -307,12 +318,40 @@ impl Building<'_> {
     }
 
     fn run(&self, steps: &[Step]) -> Result<(), Failure> {
-        steps.iter().try_for_each(|step| self.step(step))
+        let together = |a: &Step, b: &Step| a.adds_disk() && b.adds_disk();
+        for group in steps.chunk_by(together) {
+            match group {
+                [one] => self.step(one)?,
+                several => {
+                    let several: Vec<&Step> = several.iter().collect();
+                    self.at_once(&several)
+                        .into_iter()
+                        .collect::<Result<(), _>>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds disks. Each waits until nobody uses the array any more, which takes the kernel a grace period; while one has it
+    /// so the others find it so.
+    fn at_once(&self, steps: &[&Step]) -> Vec<Result<(), Failure>> {
+        let write = |at: usize| steps.get(at).map_or(Ok(()), |step| self.write(step));
+        side_by_side(steps.len(), &write)
+            .into_iter()
+            .zip(steps)
+            .map(|(result, step)| result.map_err(|errno| of_step(step, errno)))
+            .collect()
     }
 
     fn step(&self, step: &Step) -> Result<(), Failure> {
+        self.write(step).map_err(|errno| of_step(step, errno))
+    }
+
+    /// ECANCELED: whoever asked for it has gone.
+    fn write(&self, step: &Step) -> Result<(), Errno> {
         if self.reply.is_alone() {
-            return Err(Failure::of(format_args!("whoever asked for it has gone")));
+            return Err(Errno::CANCELED);
         }
         let end = self.deadline.within_ms(BUSY_MS);
         loop {
@@ -320,18 +359,10 @@ impl Building<'_> {
                 .root
                 .write(step.path.as_str(), step.value.as_str().as_bytes())
             {
-                Ok(()) => return Ok(()),
                 Err(Errno::BUSY) if !end.is_over() && may_be_busy(step) => {
                     std::thread::sleep(PAUSE);
                 }
-                Err(errno) => {
-                    return Err(Failure::of(format_args!(
-                        "{} into {}: {}",
-                        Printable(step.value.as_str().as_bytes()),
-                        step.path.as_str().trim_start_matches("/sys/block/"),
-                        Cause(errno)
-                    )));
-                }
+                other => return other,
             }
         }
     }
@@ -491,6 +522,15 @@ impl Building<'_> {
                 .write(md::attr(array, "array_state").as_str(), b"clear");
         }
     }
+}
+
+fn of_step(step: &Step, errno: Errno) -> Failure {
+    Failure::of(format_args!(
+        "{} into {}: {}",
+        Printable(step.value.as_str().as_bytes()),
+        step.path.as_str().trim_start_matches("/sys/block/"),
+        Cause(errno)
+    ))
 }
 
 fn may_be_busy(step: &Step) -> bool {

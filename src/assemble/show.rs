@@ -90,12 +90,15 @@ fn container(
             write(text, &step)?;
         }
     }
-    for (index, name) in act::binds(case) {
-        if let Some(disk) = disk(name) {
-            for step in steps::bind(&case.container, &called.container, index, name, disk.dev) {
-                write(text, &step)?;
-            }
-        }
+    let binds: Vec<_> = act::binds(case)
+        .filter_map(|(index, name)| Some((index, name, disk(name)?.dev)))
+        .map(|(index, name, dev)| steps::bind(&case.container, &called.container, index, name, dev))
+        .collect();
+    // The disks are added all at once.
+    let added = binds.iter().filter_map(|steps| steps.first());
+    let rest = binds.iter().flat_map(|steps| steps.iter().skip(1));
+    for step in added.chain(rest) {
+        write(text, step)?;
     }
     let fates = || case.plans.iter().zip(&case.decision.fates);
     let all = || {

@@ -71,6 +71,21 @@ pub fn container(array: &str) -> Vec<Step> {
     steps.0
 }
 
+/// What adds a disk to an array.
+fn new_dev(array: &str, dev: Dev) -> Step {
+    Step {
+        path: md(array, "new_dev"),
+        value: Text::of(format_args!("{}:{}", dev.major(), dev.minor())),
+    }
+}
+
+impl Step {
+    /// It adds a disk: several of these may be written to one array at once.
+    pub fn adds_disk(&self) -> bool {
+        self.path.as_str().ends_with("/new_dev")
+    }
+}
+
 /// What binds a disk of the table to the container. Place and size only serve the kernel's check that nothing else claims
 /// where the metadata lies.
 pub fn bind(
@@ -80,11 +95,7 @@ pub fn bind(
     disk: &str,
     dev: Dev,
 ) -> Vec<Step> {
-    let mut steps = Steps::default();
-    steps.put(
-        md(array, "new_dev"),
-        format_args!("{}:{}", dev.major(), dev.minor()),
-    );
+    let mut steps = Steps(vec![new_dev(array, dev)]);
     if let Some((offset, kib)) = container.reserved(index) {
         steps.put(of_member(array, disk, "offset"), format_args!("{offset}"));
         steps.put(of_member(array, disk, "size"), format_args!("{kib}"));
@@ -134,23 +145,24 @@ pub fn volume(
     if geometry.ppl.is_some() {
         put("consistency_policy", format_args!("ppl"));
     }
-    for (slot, number) in plan.slots.iter().zip(0..) {
-        if let Some(disk) = slot.name.filter(|_| slot.state.is_bound())
-            && let Some(dev) = dev(disk)
-        {
-            member(
-                &mut steps,
-                container,
-                plan,
-                array,
-                Seat {
-                    slot,
-                    number,
-                    disk,
-                    dev,
-                },
-            );
-        }
+    let bound = || {
+        let numbered = plan.slots.iter().zip(0..);
+        numbered.filter_map(|(slot, number)| {
+            let disk = slot.name.filter(|_| slot.state.is_bound())?;
+            let dev = dev(disk)?;
+            Some(Seat {
+                slot,
+                number,
+                disk,
+                dev,
+            })
+        })
+    };
+    for seat in bound() {
+        steps.0.push(new_dev(array, seat.dev));
+    }
+    for seat in bound() {
+        member(&mut steps, container, plan, array, &seat);
     }
     if let Some(bitmap) = geometry.bitmap {
         for (file, value) in [
@@ -211,19 +223,12 @@ fn member(
     container: &Container<'_, '_>,
     plan: &Plan<'_>,
     array: &str,
-    seat: Seat<'_>,
+    seat: &Seat<'_>,
 ) {
     let geometry = &plan.geometry;
     let Seat {
-        slot,
-        number,
-        disk,
-        dev,
+        slot, number, disk, ..
     } = seat;
-    steps.put(
-        md(array, "new_dev"),
-        format_args!("{}:{}", dev.major(), dev.minor()),
-    );
     let mut put = |file: &str, value: core::fmt::Arguments<'_>| {
         steps.put(of_member(array, disk, file), value);
     };

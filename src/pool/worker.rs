@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 
 use nix::sys::signal::{SigHandler, SigSet, Signal};
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -141,6 +141,59 @@ fn close_range(first: RawFd, last: RawFd) {
             for fd in first..=last.min(MOST) {
                 nix::libc::close(fd);
             }
+        }
+    }
+}
+
+/// Does `count` jobs of a worker at the same time, each in a process of its own, and waits for all: threads would weigh
+/// more. What it comes to must be told by an errno. Only a worker may call this, since it waits without bound.
+pub fn side_by_side(
+    count: usize,
+    job: &dyn Fn(usize) -> Result<(), Errno>,
+) -> Vec<Result<(), Errno>> {
+    let begun: Vec<Option<nix::unistd::Pid>> = (0..count)
+        .map(|at| {
+            // The last one is the worker's own.
+            if at + 1 == count {
+                return None;
+            }
+            // SAFETY: this process has one thread, so the child may do all that the parent may.
+            match unsafe { nix::unistd::fork() } {
+                Ok(ForkResult::Parent { child }) => Some(child),
+                Ok(ForkResult::Child) => {
+                    let code = job(at).map_or_else(Errno::raw_os_error, |()| 0);
+                    // SAFETY: _exit(2) is always safe; nothing of the parent's is to be dropped twice.
+                    unsafe { nix::libc::_exit(code) }
+                }
+                // It is done here, after the others.
+                Err(_) => None,
+            }
+        })
+        .collect();
+    let here = |at, pid: &Option<_>| pid.is_none().then(|| job(at));
+    let own: Vec<_> = begun
+        .iter()
+        .enumerate()
+        .map(|(at, pid)| here(at, pid))
+        .collect();
+    begun
+        .into_iter()
+        .zip(own)
+        .map(|(pid, own)| match (pid, own) {
+            (Some(pid), _) => ended(pid),
+            (None, result) => result.unwrap_or(Ok(())),
+        })
+        .collect()
+}
+
+/// What a process came to that was started for one job.
+fn ended(pid: nix::unistd::Pid) -> Result<(), Errno> {
+    loop {
+        match waitpid(pid, None) {
+            Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
+            Ok(WaitStatus::Exited(_, errno)) => return Err(Errno::from_raw_os_error(errno)),
+            Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) | Err(_) => return Err(Errno::CHILD),
         }
     }
 }
