@@ -14,6 +14,7 @@ pub mod decide;
 mod judge;
 mod look;
 mod naming;
+mod order;
 mod probe;
 mod read;
 mod recorded;

@@ -3,7 +3,8 @@
 use log::{error, warn};
 
 use super::act::Came;
-use super::build::{Part, Said, Work};
+use super::build::Work;
+use super::order::{Part, Said};
 use super::{Case, report};
 use crate::pool::{Bounds, Foreman, MESSAGE};
 
