@@ -185,6 +185,7 @@ fn make_arrays(
     let creator = Creator {
         root: context.root,
         wanted: &wanted,
+        litter: &arrays.litter,
         empty: &arrays.empty,
         deadline: context.deadline,
     };

@@ -25,6 +25,8 @@ pub(super) struct Creator<'a> {
     pub(super) root: &'a Root,
     /// The arrays, in order.
     pub(super) wanted: &'a [Wanted],
+    /// Arrays that are in nobody's use, and are cleared first.
+    pub(super) litter: &'a [String],
     /// Arrays that are there and empty: they are taken first.
     pub(super) empty: &'a [String],
     /// Until when.
@@ -33,7 +35,10 @@ pub(super) struct Creator<'a> {
 
 impl Crew for Creator<'_> {
     fn work(&self, _: &[u8], reply: &Reply) {
-        let made = self.load().and_then(|()| {
+        let tidied = self
+            .load()
+            .and_then(|()| self.litter.iter().try_for_each(|array| self.clear(array)));
+        let made = tidied.and_then(|()| {
             let mut empty = self.empty.iter();
             self.wanted.iter().try_for_each(|wanted| {
                 if let Some(array) = &wanted.in_the_way {

@@ -79,11 +79,14 @@ impl Hash {
 /// What md has already.
 #[derive(Debug, Default)]
 pub(super) struct Arrays {
-    /// IMSM containers, with their volumes.
+    /// IMSM containers with disks, and their volumes.
     pub(super) containers: Vec<Existing>,
     /// Empty ones that nothing is in: a call that was killed left them, or somebody opened a node.
     pub(super) empty: Vec<String>,
-    /// All else, with the disks it is made of: native arrays, and volumes whose container was stopped under them.
+    /// What else a call that was killed leaves: containers without a disk, and volumes that do not run, in such ones or in
+    /// none. They are cleared before anything is made; whoever else makes arrays has mdadm's lock, as we have.
+    pub(super) litter: Vec<String>,
+    /// All else, with the disks it is made of: native arrays, and volumes that run though their container was stopped.
     others: Vec<(String, Vec<String>)>,
 }
 
@@ -122,20 +125,16 @@ pub(super) fn arrays(root: &Root) -> Result<Arrays, Errno> {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
-    for (of, volume) in volumes {
-        match arrays
-            .containers
-            .iter_mut()
-            .find(|container| container.name == of)
-        {
-            Some(container) => container.volumes.push(volume),
-            None => arrays.others.push((volume.name, Vec::new())),
-        }
-    }
     for container in &mut arrays.containers {
         container.members = members(root, &container.name)?;
         container.watched = md::mdmon::pid(root, &container.name).is_some();
     }
+    for (of, volume) in volumes {
+        arrays.place(&of, volume);
+    }
+    let hollow = |container: &mut Existing| container.members.is_empty() && !container.watched;
+    let hollow = arrays.containers.extract_if(.., hollow);
+    arrays.litter.extend(hollow.map(|container| container.name));
     for (name, of) in &mut arrays.others {
         *of = members(root, name)?;
     }
@@ -155,6 +154,18 @@ fn members(root: &Root, array: &str) -> Result<Vec<String>, Errno> {
 }
 
 impl Arrays {
+    /// Puts a volume where it belongs, given what it says its container is.
+    fn place(&mut self, of: &str, volume: ExistingVolume) {
+        let stopped = matches!(volume.state, State::Clear | State::Inactive);
+        let foreign = self.others.iter().any(|(name, _)| name == of);
+        let container = self.containers.iter_mut().find(|c| c.name == of);
+        match container.filter(|container| !container.members.is_empty()) {
+            Some(container) => container.volumes.push(volume),
+            None if stopped && !foreign => self.litter.push(volume.name),
+            None => self.others.push((volume.name, Vec::new())),
+        }
+    }
+
     /// The array that is this container: it has disks of it. An error if disks of it are somewhere else.
     pub(super) fn of(&self, container: &Container<'_, '_>) -> Result<Option<&Existing>, String> {
         let held = |names: &[String]| {

@@ -35,6 +35,12 @@ pub(super) fn plan(
         .iter()
         .cloned()
         .chain(md::free_numbers(context.root).map(|number| format!("md{number}")));
+    let goes = cases
+        .iter()
+        .any(|case| case.decision.outcome == Outcome::Goes);
+    for array in arrays.litter.iter().filter(|_| goes) {
+        text += &format!("clear > {}\n", md::attr(array, "array_state"));
+    }
     for case in cases {
         // A String takes all that is written to it.
         let _ = container(&mut text, case, &namer, mode, disks, &mut free);
