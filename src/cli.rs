@@ -1,4 +1,8 @@
-//! Command line → what is to be done. Also the help, which is made of the same table.
+//! Command line → what is to be done. What can be given, and the help, stands in [`table`].
+
+pub mod table;
+
+pub use table::help;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -217,15 +221,9 @@ fn command(
     let Some((first, rest)) = words.split_first() else {
         return Err(Usage("no command given (see --help)".into()));
     };
-    if all && !matches!(first.as_bytes(), b"quiesce" | b"teardown") {
-        return Err(Usage("--all belongs to quiesce and teardown".into()));
-    }
-    if readonly && first.as_bytes() != b"assemble" {
-        return Err(Usage("--readonly belongs to assemble".into()));
-    }
-    if !serials.is_empty() && first.as_bytes() != b"examine" {
-        return Err(Usage("--serial belongs to examine".into()));
-    }
+    owned(first, "all", all)?;
+    owned(first, "readonly", readonly)?;
+    owned(first, "serial", !serials.is_empty())?;
     match first.as_bytes() {
         b"quiesce" => {
             let mut names = heapless::Vec::new();
@@ -294,6 +292,22 @@ fn command(
     }
 }
 
+/// Refuses a flag that was given with somebody else's command.
+fn owned(command: &OsStr, flag: &str, given: bool) -> Result<(), Usage> {
+    let mut owners = String::new();
+    for row in table::commands().filter(|row| given && row.takes(flag)) {
+        if row.name.as_bytes() == command.as_bytes() {
+            return Ok(());
+        }
+        owners += if owners.is_empty() { "" } else { " and " };
+        owners += row.name;
+    }
+    match given {
+        true => Err(Usage(format!("--{flag} belongs to {owners}"))),
+        false => Ok(()),
+    }
+}
+
 /// What `examine` is to look at: the first serial is the first DEV's, and so on.
 fn subjects(words: &[OsString], serials: &[Serial]) -> Result<Vec<Subject>, Usage> {
     if words.is_empty() {
@@ -333,43 +347,4 @@ fn paths(command: &str, words: &[OsString]) -> Result<Vec<String>, Usage> {
 
 fn verb_of(word: &OsStr) -> Text<32> {
     Text::of(format_args!("{}", Printable(word.as_bytes())))
-}
-
-/// The text of `--help`.
-pub fn help() -> String {
-    let mut text = String::from(
-        "quell: assembles Intel RAID (IMSM) arrays, and shuts NVMe controllers down, many at once, where nothing else can
-
-    quell assemble [DEV...] [--readonly] [--degraded[=S]] [--dry-run] [--json]   DEV: a disk; none: all there are
-    quell teardown [ARRAY...|--all] [--dry-run] [--json]   ARRAY: md126, /dev/md/Volume0; a container means its volumes
-    quell remove CONTAINER DISK... [--dry-run]             takes disks that no volume uses out of a container
-    quell quiesce [CTRL...|--all] [--dry-run] [--json]     CTRL: nvme3, /dev/nvme3, 0000:05:00.0
-    quell shutdown VERB [--stage=S] [--dry-run] [--json]   VERB: reboot poweroff halt kexec
-    quell status [--json]
-    quell examine DEV... [--serial=S]... [--json]          DEV: a disk, or a file with the end of one
-    quell --help | --version
-
---dry-run     print the plan and do nothing
---json        one JSON object on standard output, its first key \"schema\": 1
---readonly    assemble: nothing is written to a member, not even by the kernel, and no mdmon is started
---stage=S     who calls: initrd, systemd-shutdown, exitrd or person; found out where it is not given
---serial=S    examine: the serial of the first DEV (again: of the second, ...), which files do not tell
---root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
-
-Options, each also quell.NAME= on the kernel command line (and rd.quell.NAME= there for the initrd and exitrd):
-",
-    );
-    for row in TABLE.iter().filter(|row| row.works) {
-        text += &format!(
-            "--{}={}\n              {} (default: {})\n",
-            row.name, row.values, row.meaning, row.default
-        );
-    }
-    text += "
-Exit status: 0 all done, or nothing to do; 1 something was left undone, the lines say what; 2 not understood, nothing was
-touched; 3 a mechanism or privilege is missing. assemble: 4 not decided yet, call again; 5 decided, and the containers whose
-UUIDs stand in /run/quell/for-mdadm are mdadm's to assemble. status: 1 if the next shutdown will not be helped. examine: 1 if a DEV has no
-IMSM metadata, or corrupt, or a volume would be refused; 3 if one cannot be read.
-";
-    text
 }
