@@ -19,6 +19,8 @@ use crate::deadline::{Deadline, now_ms};
 use crate::sys::Root;
 use crate::sys::proc::Signals;
 
+pub(crate) use guard::reset;
+pub(crate) use worker::apart;
 pub use worker::{Reply, side_by_side};
 
 /// The greatest number of places (`quell.jobs`), and of workers that may be given up beside them.

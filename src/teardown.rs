@@ -62,6 +62,7 @@ pub fn run(context: &Context, which: Which<'_>) -> Exit {
         // Who names an array means it, whoever keeps its metadata.
         native: matches!(which, Which::Named(_)) || context.stage == Stage::Exitrd,
         clean: false,
+        stop: true,
     };
     match whole(context, which, ask, context.deadline) {
         ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
@@ -74,10 +75,28 @@ pub fn step(context: &Context) -> ControlFlow<Exit, Exit> {
     let ask = Ask {
         native: context.stage == Stage::Exitrd,
         clean: true,
+        stop: true,
     };
+    whole(context, Which::All, ask, share(context))
+}
+
+/// Makes every Intel RAID volume clean, an mdmon that is missing brought back for it, and stops nothing: what is on them is
+/// still mounted.
+pub fn clean(context: &Context) -> Exit {
+    let ask = Ask {
+        native: false,
+        clean: true,
+        stop: false,
+    };
+    match whole(context, Which::All, ask, share(context)) {
+        ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
+    }
+}
+
+/// What arrays may take of the time there is.
+fn share(context: &Context) -> Deadline {
     let share = (context.deadline.rest_ms() / 2).min(STEP_MS);
-    let deadline = context.deadline.within_ms(share);
-    whole(context, Which::All, ask, deadline)
+    context.deadline.within_ms(share)
 }
 
 fn whole(

@@ -59,7 +59,7 @@ impl Pool<'_> {
 
 /// Resets the machine. What other drives have not written yet gets two seconds, and file systems two to become read-only:
 /// both are done by the kernel's own workers, so a drive that hangs does not hold this up.
-fn reset(root: &Root) {
+pub(crate) fn reset(root: &Root) {
     if root.is_fixture() {
         return;
     }

@@ -89,6 +89,11 @@ pub(super) fn child(root: &Root, keep: &[RawFd], life: impl FnOnce()) -> Result<
     }
 }
 
+/// Runs `life` in a process as [`child`] makes it.
+pub(crate) fn apart(root: &Root, life: impl FnOnce()) -> Result<Pid, Errno> {
+    child(root, &[], life)
+}
+
 fn detach(root: &Root, keep: &[RawFd]) {
     // None of these can fail in a way that is better answered than ignored: the job comes first.
     let _ = rustix::process::setsid();

@@ -171,6 +171,25 @@ pub fn holders(root: &Root, name: &str, each: &mut dyn FnMut(&Name)) -> Result<(
     })
 }
 
+/// Whether any has.
+pub fn is_held(root: &Root, name: &str) -> bool {
+    let mut any = false;
+    // Without a folder of holders there are none.
+    let _ = holders(root, name, &mut |_| any = true);
+    any
+}
+
+/// Whether any has taken a disk whose name begins so.
+pub fn any_held(root: &Root, prefix: &str) -> bool {
+    let mut any = false;
+    let _ = root.entries("/sys/block", |entry| {
+        any = entry.starts_with(prefix.as_bytes())
+            && core::str::from_utf8(entry).is_ok_and(|name| is_held(root, name));
+        !any
+    });
+    any
+}
+
 fn holders_in(root: &Root, dir: &Path, each: &mut dyn FnMut(&Name)) -> Result<(), Errno> {
     root.entries(dir.as_str(), |holder| {
         each(&Printable(holder).to_text());

@@ -16,6 +16,11 @@
 //! | [`disks`] | /sys/block: disks that can be IMSM members, their serials, controllers and holders |
 //! | [`tail`] | the end of a disk or file, read |
 //! | [`lock`] | locks in /run |
+//! | [`copy`] | /proc/self/exe, copied; pid 1's mounts |
+//! | [`mounts`] | mountinfo, umount, remount |
+//! | [`leftovers`] | processes that still use the old root |
+//! | [`unmap`] | device-mapper maps, loop devices, swap, ended |
+//! | [`reboot`] | reboot(2) and systemd's parameter for it |
 //! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
 //! | [`program`] | other programs, run and waited for |
 //! | [`occupied`] | mountinfo, swaps, /proc/*/fd: who uses an array |
@@ -23,14 +28,17 @@
 
 pub mod block;
 pub mod claims;
+pub mod copy;
 pub mod disks;
 pub mod identify;
 mod kcmp;
 pub mod kmsg;
+pub mod leftovers;
 pub mod lock;
 mod loopback;
 pub mod md;
 pub mod memory;
+pub mod mounts;
 pub mod nvme;
 pub mod occupied;
 pub mod out;
@@ -38,9 +46,11 @@ pub mod partitions;
 pub mod pci;
 pub mod proc;
 pub mod program;
+pub mod reboot;
 mod remote;
 pub mod tail;
 pub mod targets;
+pub mod unmap;
 pub mod users;
 
 use core::mem::MaybeUninit;
@@ -146,7 +156,12 @@ impl Root {
         self.open_mode(path, flags, Mode::empty())
     }
 
-    fn open_mode(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_mode(
+        &self,
+        path: &str,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         match self {
             Self::Machine => rustix::fs::open(path, flags | OFlags::NOCTTY, mode),

@@ -54,10 +54,23 @@ const ARGUMENTS: usize = 4;
 /// Only a worker may call this: the program gets its standard files, working directory and environment, but no signal
 /// blocked or ignored, and none of its other files.
 pub fn run(root: &Root, program: &str, args: &[&str], deadline: Deadline) -> Result<(), Failure> {
+    run_below(root, "/", program, args, deadline)
+}
+
+/// The same, with `dir` as its root (chroot(2)).
+pub fn run_below(
+    root: &Root,
+    dir: &str,
+    program: &str,
+    args: &[&str],
+    deadline: Deadline,
+) -> Result<(), Failure> {
     if root.is_fixture() {
         return Err(Failure::Spawn(Errno::OPNOTSUPP));
     }
-    start(program, args).map_err(Failure::Spawn)?.wait(deadline)
+    start(dir, program, args)
+        .map_err(Failure::Spawn)?
+        .wait(deadline)
 }
 
 /// Has the kernel's own helper bring in a module, as the kernel itself would (Documentation/admin-guide/sysctl/kernel.rst,
@@ -80,7 +93,8 @@ struct Child {
     trouble: OwnedFd,
 }
 
-fn start(program: &str, args: &[&str]) -> Result<Child, Errno> {
+fn start(dir: &str, program: &str, args: &[&str]) -> Result<Child, Errno> {
+    let dir = (dir != "/").then(|| terminated(dir)).transpose()?;
     let program = terminated(program)?;
     let mut words: heapless::Vec<Path, ARGUMENTS> = heapless::Vec::new();
     for arg in args {
@@ -92,6 +106,7 @@ fn start(program: &str, args: &[&str]) -> Result<Child, Errno> {
         *pointer = pointer_to(word)?;
     }
     let program = pointer_to(&program)?;
+    let dir = dir.as_ref().map(pointer_to).transpose()?;
     let (trouble, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child calls nothing but system calls until it ends or is another program.
     match unsafe { nix::unistd::fork() } {
@@ -100,7 +115,7 @@ fn start(program: &str, args: &[&str]) -> Result<Child, Errno> {
             Ok(Child { pid, trouble })
         }
         Ok(ForkResult::Child) => {
-            become_program(program, &pointers, &theirs);
+            become_program(dir, program, &pointers, &theirs);
             // SAFETY: _exit(2) is always safe.
             unsafe { libc::_exit(127) }
         }
@@ -109,7 +124,12 @@ fn start(program: &str, args: &[&str]) -> Result<Child, Errno> {
 }
 
 /// Returns only if that cannot be.
-fn become_program(program: *const c_char, args: &[*const c_char], trouble: &OwnedFd) {
+fn become_program(
+    dir: Option<*const c_char>,
+    program: *const c_char,
+    args: &[*const c_char],
+    trouble: &OwnedFd,
+) {
     let _ = rustix::process::setsid();
     // Handled signals get back their defaults by exec, ignored ones would stay so.
     for signal in 1..=libc::SIGRTMAX() {
@@ -117,8 +137,12 @@ fn become_program(program: *const c_char, args: &[*const c_char], trouble: &Owne
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     let _ = SigSet::empty().thread_set_mask();
-    // SAFETY: both are NUL-terminated text in the caller's frame, which this process has a copy of.
-    unsafe { libc::execv(program, args.as_ptr()) };
+    // SAFETY: all are NUL-terminated text in the caller's frame, which this process has a copy of.
+    unsafe {
+        if dir.is_none_or(|dir| libc::chroot(dir) == 0 && libc::chdir(c"/".as_ptr()) == 0) {
+            libc::execv(program, args.as_ptr());
+        }
+    }
     let errno = nix::errno::Errno::last_raw();
     let _ = rustix::io::write(trouble, &errno.to_ne_bytes());
 }
@@ -193,7 +217,7 @@ mod tests {
 
     fn shell(script: &str, ms: u64) -> Result<(), Failure> {
         let deadline = Deadline::in_seconds(60).within_ms(ms);
-        start("/bin/sh", &["@sh", "-c", script])
+        start("/", "/bin/sh", &["@sh", "-c", script])
             .unwrap()
             .wait(deadline)
     }
@@ -215,13 +239,13 @@ mod tests {
     #[test]
     fn what_is_no_program_is_missing() {
         let deadline = Deadline::in_seconds(10);
-        let run = |program| start(program, &[program]).unwrap().wait(deadline);
+        let run = |program| start("/", program, &[program]).unwrap().wait(deadline);
         assert_eq!(run("/no/such/program"), Err(Failure::Missing));
         assert_eq!(run("/proc"), Err(Failure::Spawn(Errno::ACCESS)));
         let long = "x".repeat(300);
-        assert_eq!(start(&long, &[]).err(), Some(Errno::NAMETOOLONG));
-        assert_eq!(start("a\0b", &[]).err(), Some(Errno::INVAL));
-        assert_eq!(start("a", &["a"; 5]).err(), Some(Errno::TOOBIG));
+        assert_eq!(start("/", &long, &[]).err(), Some(Errno::NAMETOOLONG));
+        assert_eq!(start("/", "a\0b", &[]).err(), Some(Errno::INVAL));
+        assert_eq!(start("/", "a", &["a"; 5]).err(), Some(Errno::TOOBIG));
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub(super) struct Ask {
     pub(super) native: bool,
     /// A volume in use is made clean.
     pub(super) clean: bool,
+    /// What is not in use is stopped; else it is made clean as well.
+    pub(super) stop: bool,
 }
 
 /// The graph, and what becomes of it.
@@ -172,7 +174,10 @@ impl Plan {
             _ if node.array.state == State::Clear => Fate::Gone,
             Kind::Native if !ask.native => Fate::Native,
             _ if node.reshaped => Fate::Reshaped,
-            Kind::Redundant if ask.clean && !node.user.is_empty() => Fate::Todo(Action::Clean),
+            Kind::Redundant if ask.clean && !(ask.stop && node.user.is_empty()) => {
+                Fate::Todo(Action::Clean)
+            }
+            _ if !ask.stop => Fate::Ignored,
             _ if !node.user.is_empty() => Fate::Busy,
             _ => Fate::Todo(Action::Stop),
         }

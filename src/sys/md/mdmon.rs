@@ -25,9 +25,9 @@ pub fn pid(root: &Root, container: &str) -> Option<u32> {
     is_mdmon(root, pid).then_some(pid)
 }
 
-/// By the name it was called: `mdmon` at the end of a path, an `@` in front or in place of the first letter, which keeps
-/// systemd from killing it.
-fn is_mdmon(root: &Root, pid: u32) -> bool {
+/// Whether that process is an mdmon: by the name it was called, `mdmon` at the end of a path, an `@` in front or in place of
+/// the first letter, which keeps systemd from killing it.
+pub fn is_mdmon(root: &Root, pid: u32) -> bool {
     let mut buf = [0; 128];
     let line = root.read(path!("/proc/{pid}/cmdline").as_str(), &mut buf);
     let name = line.ok().and_then(|line| line.split(|&b| b == 0).next());
@@ -136,9 +136,19 @@ const PROGRAMS: [&str; 4] = [
     "/bin/mdmon",
 ];
 
+/// In quell's own exitrd there is no mdmon but the old root's, which runs as long as that has its own /sys, /dev and /run.
+const OLD: &str = "/oldroot";
+
 /// The mdmon program that would be started.
 pub fn program(root: &Root) -> Option<&'static str> {
     PROGRAMS.into_iter().find(|path| root.executable(path))
+}
+
+/// The same, in the old root.
+fn old_program(root: &Root) -> Option<&'static str> {
+    let there = |path: &&str| root.executable(path!("{OLD}{path}").as_str());
+    let alive = root.exists(path!("{OLD}/sys/block").as_str());
+    PROGRAMS.into_iter().find(|path| alive && there(path))
 }
 
 /// Starts the mdmon of a container, in workers only. When it returns well, mdmon has read the metadata and has its socket; a
@@ -146,8 +156,12 @@ pub fn program(root: &Root) -> Option<&'static str> {
 ///
 /// It is called `@sbin/mdmon`: systemd leaves such processes alone when it leaves the initrd, and when it ends all others.
 pub fn start(root: &Root, container: &str, deadline: Deadline) -> Result<(), StartError> {
-    let program = program(root).ok_or(StartError::Missing)?;
-    program::run(root, program, &["@sbin/mdmon", container], deadline)
+    let args = ["@sbin/mdmon", container];
+    match (program(root), old_program(root)) {
+        (Some(program), _) => program::run(root, program, &args, deadline),
+        (None, Some(program)) => program::run_below(root, OLD, program, &args, deadline),
+        (None, None) => Err(StartError::Missing),
+    }
 }
 
 /// Asks the mdmon of a container to see its arrays clean and end (SIGTERM; it leaves its files behind). ESRCH: there is none.

@@ -6,6 +6,7 @@ use super::*;
 const ALL: Ask = Ask {
     native: true,
     clean: false,
+    stop: true,
 };
 
 fn plan(nodes: &[&str]) -> Plan {
@@ -113,12 +114,27 @@ fn a_container_means_its_volumes_and_a_volume_only_itself() {
 }
 
 #[test]
+fn what_is_only_made_clean_is_not_stopped() {
+    let mut p = plan(&MATRIX);
+    let ask = Ask {
+        native: false,
+        clean: true,
+        stop: false,
+    };
+    p.decide(ask, &|_| true);
+    let clean = Fate::Todo(Action::Clean);
+    let rest = [Fate::Ignored, clean, Fate::Ignored, Fate::Native];
+    assert_eq!(p.fates[..], rest);
+}
+
+#[test]
 fn native_arrays_and_reshapes_are_left() {
     let mut p = plan(&MATRIX);
     p.graph.node_mut(1).unwrap().reshaped = true;
     let ask = Ask {
         native: false,
         clean: true,
+        stop: true,
     };
     p.decide(ask, &|_| true);
     assert_eq!(run(&mut p), ["stop md125", "tidy"]);

@@ -1,0 +1,163 @@
+//! What is mounted, and ways to end that (proc(5) for mountinfo, umount(2), mount(2)).
+//!
+//! All but the reading may block, so only workers may do it.
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+
+use super::{Path, Root};
+use crate::text::Text;
+
+/// One mount.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// Where it is.
+    pub point: Path,
+    /// Nothing can be written to its file system, wherever else that may be mounted.
+    pub readonly: bool,
+    /// It is a window into the kernel, or memory: there is nothing in it to lose.
+    pub is_virtual: bool,
+    /// Programs on it may not be run.
+    pub noexec: bool,
+}
+
+/// File systems that are on no disk and no other machine (/proc/filesystems, what systemd and dracut mount at start).
+const VIRTUAL: &[&[u8]] = &[
+    b"autofs",
+    b"binfmt_misc",
+    b"bpf",
+    b"cgroup",
+    b"cgroup2",
+    b"configfs",
+    b"debugfs",
+    b"devpts",
+    b"devtmpfs",
+    b"efivarfs",
+    b"fusectl",
+    b"hugetlbfs",
+    b"mqueue",
+    b"nsfs",
+    b"proc",
+    b"pstore",
+    b"ramfs",
+    b"rootfs",
+    b"rpc_pipefs",
+    b"securityfs",
+    b"selinuxfs",
+    b"sysfs",
+    b"tmpfs",
+    b"tracefs",
+];
+
+/// Calls `each` with every mount, in the kernel's order: what is mounted on another comes after it.
+pub fn each(root: &Root, each: &mut dyn FnMut(Mount)) -> Result<(), Errno> {
+    root.lines::<8192>("/proc/self/mountinfo", |line| {
+        if let Some(mount) = parse(line) {
+            each(mount);
+        }
+    })
+}
+
+/// `36 35 259:2 / /mnt\040a rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw,errors=continue`. A path that is too long for a
+/// [`Path`] is none: cut, it would be another's.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let point = unescaped(fields.nth(4)?)?;
+    let options = fields.next()?;
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = behind.next()?;
+    let of_all = behind.nth(1)?;
+    let has = |options: &[u8], word: &[u8]| options.split(|&b| b == b',').any(|o| o == word);
+    Some(Mount {
+        point,
+        readonly: has(of_all, b"ro"),
+        is_virtual: VIRTUAL.contains(&kind),
+        noexec: has(options, b"noexec"),
+    })
+}
+
+/// Blanks, tabs, newlines and backslashes are octal numbers in mountinfo.
+fn unescaped(field: &[u8]) -> Option<Path> {
+    let mut bytes: heapless::Vec<u8, 256> = heapless::Vec::new();
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let (byte, after) = match (first, after.split_first_chunk::<3>()) {
+            (b'\\', Some((digits, after))) => {
+                let digits = core::str::from_utf8(digits).ok()?;
+                (u8::from_str_radix(digits, 8).ok()?, after)
+            }
+            _ => (first, after),
+        };
+        bytes.push(byte).ok()?;
+        rest = after;
+    }
+    let path: Path = Text::of(format_args!("{}", core::str::from_utf8(&bytes).ok()?));
+    (!path.is_cut()).then_some(path)
+}
+
+/// Unmounts what nobody uses. What hangs on a server or a dead program is forced.
+pub fn end(point: &str) -> Result<(), Errno> {
+    unmount(point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
+}
+
+/// Takes a mount, and all on it, out of sight; it ends when its last user does. For windows into the kernel only: what is on
+/// a disk must not be left to be written to by who knows whom.
+pub fn detach(point: &str) -> Result<(), Errno> {
+    unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+}
+
+/// Makes a file system read-only, with all that was written to it on the disk. EBUSY: something is open for writing.
+pub fn make_readonly(point: &str) -> Result<(), Errno> {
+    mount_remount(point, MountFlags::RDONLY, "")
+}
+
+/// Mounts memory, `size` as tmpfs(5) has it, that programs may be run from.
+pub fn memory(point: &str, size: &str) -> Result<(), Errno> {
+    let options = Text::<80>::of(format_args!("size={size},mode=0755\0"));
+    let options = core::ffi::CStr::from_bytes_with_nul(options.as_str().as_bytes())
+        .map_err(|_| Errno::INVAL)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("quell", point, "tmpfs", flags, options)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_mount_is_read_as_the_kernel_writes_it() {
+        let ext4 = parse(
+            b"36 35 259:2 / /mnt/a\\040b\\134c rw,noatime,noexec master:1 - ext4 /dev/nvme0n1p2 rw,errors=continue",
+        )
+        .unwrap();
+        assert_eq!(ext4.point.as_str(), "/mnt/a b\\c");
+        assert!(!ext4.readonly && !ext4.is_virtual && ext4.noexec);
+        let bound = parse(b"36 35 259:2 / /mnt ro,relatime - ext4 /dev/nvme0n1p2 rw").unwrap();
+        assert!(!bound.readonly, "another mount of it may be written to");
+        let proc = parse(b"22 1 0:21 / /proc rw,nosuid shared:5 master:3 - proc proc rw").unwrap();
+        assert!(proc.is_virtual && !proc.noexec);
+        assert!(
+            parse(b"22 1 9:126 / / ro - xfs /dev/md126 ro")
+                .unwrap()
+                .readonly
+        );
+    }
+
+    #[test]
+    fn what_is_no_whole_mount_is_none() {
+        for line in [
+            "",
+            "36 35 259:2 / /mnt rw",
+            "36 35 259:2 / /mnt rw -",
+            "36 35 259:2 / /m\\9z9 rw - ext4 /dev/sda rw",
+            "36 35 259:2 / /m\\777 rw - ext4 /dev/sda rw",
+        ] {
+            assert!(parse(line.as_bytes()).is_none(), "{line}");
+        }
+        let long = format!("36 35 259:2 / /{} rw - ext4 /dev/sda rw", "x".repeat(250));
+        assert!(parse(long.as_bytes()).is_none());
+        let invalid = b"36 35 259:2 / /\xff rw - ext4 /dev/sda rw";
+        assert!(parse(invalid).is_none());
+    }
+}
