@@ -60,6 +60,8 @@ pub struct Ask {
     pub devices: Vec<String>,
     /// `--readonly`: nothing is written to a member.
     pub readonly: bool,
+    /// `--wanted`: only whether IMSM arrays are assembled here, as an exit status.
+    pub wanted: bool,
 }
 
 /// A container, what there is of it, and what is to become of it.
@@ -81,14 +83,16 @@ pub fn run(context: &Context, ask: &Ask) -> Exit {
     let foreign = stage::foreign(context.root, context.stage);
     if ask.devices.is_empty() {
         if let Some(word) = foreign.off.filter(|_| context.stage.is_hook()) {
-            return off(context, format_args!("{word}: IMSM arrays are left alone"));
+            let why = format_args!("{word}: IMSM arrays are left alone");
+            return off(context, ask, why);
         }
         if context.options.assemble == Assemble::Off {
-            return off(
-                context,
-                format_args!("quell.assemble=off: IMSM arrays are left to mdadm"),
-            );
+            let why = format_args!("quell.assemble=off: IMSM arrays are left to mdadm");
+            return off(context, ask, why);
         }
+    }
+    if ask.wanted {
+        return Exit::Done;
     }
     let disks = match look::disks(context.root, ask) {
         Ok(disks) => disks,
@@ -112,8 +116,11 @@ pub fn run(context: &Context, ask: &Ask) -> Exit {
 }
 
 /// Nothing is assembled here, and that is decided.
-fn off(context: &Context, why: core::fmt::Arguments<'_>) -> Exit {
+fn off(context: &Context, ask: &Ask, why: core::fmt::Arguments<'_>) -> Exit {
     context.nothing(Level::Info, why);
+    if ask.wanted {
+        return Exit::Undone;
+    }
     let mut state = State::load(context.root);
     state.decided = true;
     if !context.dry_run {

@@ -11,10 +11,12 @@ use lexopt::{Arg, Parser};
 
 use crate::assemble::Ask;
 use crate::examine::Subject;
+use crate::exitrd;
 use crate::imsm::Serial;
 use crate::options::{OptionError, Options, Stage, TABLE};
 use crate::quiesce::Name;
 use crate::remove;
+use crate::shutdown::Part;
 use crate::text::{Printable, Text};
 
 /// The most controllers that can be named; more are `--all`.
@@ -40,7 +42,11 @@ pub enum Command {
     Shutdown {
         /// As given: what it means is the stage's affair.
         verb: Text<32>,
+        /// `--step` and `--final`
+        part: Part,
     },
+    /// `exitrd --install`
+    Exitrd(exitrd::Ask),
     /// `assemble`
     Assemble(Ask),
     /// `teardown`
@@ -104,6 +110,13 @@ fn is_drop_in(argv0: &OsStr) -> bool {
     path.ends_with(b"/quell.shutdown") || path.windows(17).any(|part| part == b"/system-shutdown/")
 }
 
+/// The verb, where argv is what systemd-shutdown gives its exitrd (its src/shutdown/shutdown.c): its own, but for the name.
+pub fn of_exitrd(argv: &[OsString]) -> Option<String> {
+    let (name, rest) = argv.split_first()?;
+    let verb = rest.first().map(|verb| verb_of(verb));
+    (name == "/shutdown").then(|| verb.unwrap_or_default().as_str().to_owned())
+}
+
 /// Reads argv.
 pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usage> {
     let mut argv = argv.into_iter();
@@ -120,6 +133,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
         return Ok(Invocation {
             command: Command::Shutdown {
                 verb: verb_of(&verb),
+                part: Part::All,
             },
             root: None,
             stage: Some(Stage::SystemdShutdown),
@@ -131,9 +145,9 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     }
     let mut parser = Parser::from_args(argv);
     let mut words: Vec<OsString> = Vec::new();
-    let mut serials: Vec<Serial> = Vec::new();
-    let (mut root, mut stage, mut all, mut dry_run, mut json) = (None, None, false, false, false);
-    let (mut help, mut version, mut readonly) = (false, false, false);
+    let mut own = Own::default();
+    let (mut root, mut stage, mut dry_run, mut json) = (None, None, false, false);
+    let (mut help, mut version) = (false, false);
     let mut flags: Vec<(String, Option<String>)> = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -153,10 +167,16 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
             Arg::Long("serial") => {
                 let value = parser.value()?;
                 let serial = Serial::of_device(value.as_bytes());
-                serials.push(serial.ok_or_else(|| Usage("--serial=: no serial".into()))?);
+                let serial = serial.ok_or_else(|| Usage("--serial=: no serial".into()))?;
+                own.serials.push(serial);
             }
-            Arg::Long("all") => all = true,
-            Arg::Long("readonly") => readonly = true,
+            Arg::Long("step") => own.step = Some(parser.value()?),
+            Arg::Long("all") => own.all = true,
+            Arg::Long("readonly") => own.readonly = true,
+            Arg::Long("wanted") => own.wanted = true,
+            Arg::Long("final") => own.last = true,
+            Arg::Long("install") => own.install = true,
+            Arg::Long("force") => own.force = true,
             Arg::Long("dry-run") => dry_run = true,
             Arg::Long("json") => json = true,
             Arg::Long(name) => {
@@ -173,7 +193,7 @@ pub fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Invocation, Usa
     } else if version {
         Command::Version
     } else {
-        command(&words, all, readonly, &serials)?
+        command(&words, &own)?
     };
     Ok(Invocation {
         command,
@@ -212,18 +232,59 @@ fn flag(name: &str, value: Option<&OsStr>) -> Result<(String, Option<String>), U
     Ok((name.to_owned(), value.map(str::to_owned)))
 }
 
-fn command(
-    words: &[OsString],
+/// Flags that belong to some commands and not to others.
+#[derive(Default)]
+struct Own {
     all: bool,
     readonly: bool,
-    serials: &[Serial],
-) -> Result<Command, Usage> {
+    wanted: bool,
+    last: bool,
+    install: bool,
+    force: bool,
+    step: Option<OsString>,
+    serials: Vec<Serial>,
+}
+
+impl Own {
+    /// Refuses those that are not this command's.
+    fn check(&self, command: &OsStr) -> Result<(), Usage> {
+        for (flag, given) in [
+            ("all", self.all),
+            ("readonly", self.readonly),
+            ("wanted", self.wanted),
+            ("final", self.last),
+            ("install", self.install),
+            ("force", self.force),
+            ("step", self.step.is_some()),
+            ("serial", !self.serials.is_empty()),
+        ] {
+            owned(command, flag, given)?;
+        }
+        Ok(())
+    }
+
+    /// Which half of a shutdown.
+    fn part(&self) -> Result<Part, Usage> {
+        let last = self.last;
+        match self.step.as_deref().map(OsStr::as_bytes) {
+            None if last => Err(Usage("--final goes with --step".into())),
+            None => Ok(Part::All),
+            Some(b"arrays") => Ok(Part::Arrays { last }),
+            Some(b"controllers") => Ok(Part::Controllers { last }),
+            Some(other) => Err(Usage(format!(
+                "--step={}: no such step (arrays, controllers)",
+                Printable(other)
+            ))),
+        }
+    }
+}
+
+fn command(words: &[OsString], own: &Own) -> Result<Command, Usage> {
     let Some((first, rest)) = words.split_first() else {
         return Err(Usage("no command given (see --help)".into()));
     };
-    owned(first, "all", all)?;
-    owned(first, "readonly", readonly)?;
-    owned(first, "serial", !serials.is_empty())?;
+    own.check(first)?;
+    let all = own.all;
     match first.as_bytes() {
         b"quiesce" => {
             let mut names = heapless::Vec::new();
@@ -250,6 +311,7 @@ fn command(
         b"shutdown" => match rest {
             [verb] => Ok(Command::Shutdown {
                 verb: verb_of(verb),
+                part: own.part()?,
             }),
             [] => Err(Usage(
                 "shutdown: no verb given (reboot, poweroff, halt, kexec)".into(),
@@ -268,7 +330,8 @@ fn command(
         },
         b"assemble" => Ok(Command::Assemble(Ask {
             devices: paths("assemble", rest)?,
-            readonly,
+            readonly: own.readonly,
+            wanted: own.wanted,
         })),
         b"teardown" if all && !rest.is_empty() => {
             Err(Usage("either arrays are named or --all is given".into()))
@@ -284,7 +347,15 @@ fn command(
             })),
             _ => Err(Usage("remove: which disks of which container?".into())),
         },
-        b"examine" => Ok(Command::Examine(subjects(rest, serials)?)),
+        b"examine" => Ok(Command::Examine(subjects(rest, &own.serials)?)),
+        b"exitrd" => match rest.first() {
+            Some(word) => Err(Usage(format!(
+                "exitrd: {} is one word too many",
+                Printable(word.as_bytes())
+            ))),
+            None if own.install => Ok(Command::Exitrd(exitrd::Ask { force: own.force })),
+            None => Err(Usage("exitrd: --install is what it does".into())),
+        },
         other => Err(Usage(format!(
             "{}: no such command (see --help)",
             Printable(other)

@@ -10,15 +10,20 @@ use crate::context::{Context, Exit};
 use crate::deadline::Deadline;
 use crate::options::{Options, Stage};
 use crate::quiesce::{self, Which};
+use crate::shutdown::Part;
 use crate::sys::proc::{self, Signals};
 use crate::sys::{Root, out};
-use crate::{assemble, examine, kmsg, remove, shutdown, stage, status, teardown};
+use crate::{assemble, examine, exitrd, kmsg, remove, shutdown, stage, status, teardown};
 
 /// The root lives as long as the process: the log writes through it.
 static ROOT: OnceLock<Root> = OnceLock::new();
 
 /// Runs the command that `argv` names.
 pub fn main(argv: impl IntoIterator<Item = OsString>) -> Exit {
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    if let Some(verb) = cli::of_exitrd(&argv).filter(|_| std::process::id() == 1) {
+        exitrd::init(&verb);
+    }
     kmsg::to_stderr(log::LevelFilter::Info);
     let invocation = match cli::parse(argv) {
         Ok(invocation) => invocation,
@@ -91,6 +96,7 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
             Command::Assemble(_) => "assemble",
             Command::Teardown { .. } => "teardown",
             Command::Remove(_) => "remove",
+            Command::Exitrd(_) => "exitrd",
             _ => "status",
         },
         root,
@@ -102,8 +108,10 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         json: invocation.json,
         fit: false,
     };
+    let wanted = matches!(&invocation.command, Command::Assemble(ask) if ask.wanted);
     if let Some(exit) = not_now(&context, status) {
-        return exit;
+        // What does nothing here leaves all to mdadm.
+        return if wanted { Exit::Undone } else { exit };
     }
     if !may {
         context.nothing(
@@ -114,10 +122,13 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
     }
     match &invocation.command {
         Command::Quiesce { names, all } => quiesce(&context, names, *all),
-        Command::Shutdown { verb } => shut_down(&mut context, verb.as_str(), given.is_some()),
+        Command::Shutdown { verb, part } => {
+            shut_down(&mut context, verb.as_str(), *part, given.is_some())
+        }
         Command::Assemble(ask) => assemble::run(&context, ask),
         Command::Teardown { names, all } => tear_down(&context, names, *all),
         Command::Remove(ask) => remove::run(&context, ask),
+        Command::Exitrd(ask) => exitrd::run(&context, *ask),
         Command::Status => status::run(&context),
         // Done before there was a machine to look at.
         Command::Examine(_) | Command::Help | Command::Version => Exit::Done,
@@ -186,7 +197,7 @@ fn tear_down(context: &Context, names: &[String], all: bool) -> Exit {
     )
 }
 
-fn shut_down(context: &mut Context, given: &str, stage_given: bool) -> Exit {
+fn shut_down(context: &mut Context, given: &str, part: Part, stage_given: bool) -> Exit {
     let Some(verb) = shutdown::verb(context, given) else {
         return Exit::Usage;
     };
@@ -195,8 +206,8 @@ fn shut_down(context: &mut Context, given: &str, stage_given: bool) -> Exit {
             "shutdown is called by hooks, with --stage: nothing is done. This is what it would do:"
         );
         context.dry_run = true;
-        shutdown::run(context, verb);
+        shutdown::run(context, verb, part);
         return Exit::Usage;
     }
-    shutdown::run(context, verb)
+    shutdown::run(context, verb, part)
 }

@@ -7,7 +7,7 @@
 //!   how many at once, and which is next.
 //! * [`stage`]: where quell runs, for what, and until when ([`deadline`]).
 //! * [`quiesce`], [`teardown`], [`remove`], [`shutdown`] and [`status`]: one command each, which looks, plans, acts and
-//!   reports.
+//!   reports; [`exitrd`] is all of it at the very end, as pid 1.
 //! * [`imsm`]: Intel RAID metadata, from bytes to what md must be told, pure; [`examine`] shows it, [`assemble`] does it.
 //! * [`pool`]: forked workers, for all that may block.
 //! * [`sys`]: the only room with kernel files; [`name`] takes the kernel's names apart.
@@ -23,6 +23,7 @@ pub mod context;
 pub mod deadline;
 pub mod errno;
 pub mod examine;
+pub mod exitrd;
 pub mod imsm;
 pub mod json;
 pub mod kmsg;

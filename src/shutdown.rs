@@ -8,7 +8,26 @@ use crate::context::{Context, Exit};
 use crate::options::Stage;
 use crate::quiesce::{self, Which};
 use crate::stage::{self, Exitrd, Verb};
+use crate::sys::disks;
 use crate::teardown;
+
+/// Which part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// Arrays, then controllers.
+    #[default]
+    All,
+    /// The arrays, from a hook that is called again and again: dracut's, where others take device-mapper maps away between.
+    Arrays {
+        /// There is no next call.
+        last: bool,
+    },
+    /// The controllers, likewise.
+    Controllers {
+        /// There is no next call.
+        last: bool,
+    },
+}
 
 /// The verb of a call: a hook's is found out, a person must know his.
 pub fn verb(context: &Context, given: &str) -> Option<Verb> {
@@ -26,7 +45,7 @@ pub fn verb(context: &Context, given: &str) -> Option<Verb> {
 }
 
 /// Shuts down what this stage is for.
-pub fn run(context: &mut Context, verb: Verb) -> Exit {
+pub fn run(context: &mut Context, verb: Verb, part: Part) -> Exit {
     if !verb.ends_devices() {
         context.nothing(
             Level::Info,
@@ -54,14 +73,44 @@ pub fn run(context: &mut Context, verb: Verb) -> Exit {
     if !context.dry_run && context.stage != Stage::Person {
         // From here on the time counts, for this call and for those that share its budget.
         let seconds = context.options.timeout_s(context.stage);
-        context.deadline = stage::shared_deadline(context.root, context.stage, seconds);
+        let shared = stage::shared_deadline(context.root, context.stage, seconds);
+        context.deadline = context.deadline.min(shared);
     }
-    let torn_down = match context.options.teardown {
-        true => teardown::step(context),
-        false => ControlFlow::Continue(Exit::Done),
-    };
-    match torn_down {
+    match part {
+        Part::All => all(context),
+        Part::Arrays { last } => {
+            let _ = arrays(context);
+            // What stands on them may be gone the next time.
+            again(context, last, disks::any_held(context.root, "md"))
+        }
+        Part::Controllers { last } => {
+            let again = again(context, last, disks::any_held(context.root, "nvme"));
+            if again == Exit::Done {
+                quiesce::run(context, Which::All);
+            }
+            again
+        }
+    }
+}
+
+fn all(context: &Context) -> Exit {
+    match arrays(context) {
         ControlFlow::Continue(exit) => exit.and(quiesce::run(context, Which::All)),
         ControlFlow::Break(exit) => exit,
+    }
+}
+
+fn arrays(context: &Context) -> ControlFlow<Exit, Exit> {
+    match context.options.teardown {
+        true => teardown::step(context),
+        false => ControlFlow::Continue(Exit::Done),
+    }
+}
+
+/// Whether the hook is to call once more: something may yet change, and there is time.
+fn again(context: &Context, last: bool, wanted: bool) -> Exit {
+    match wanted && !last && !context.dry_run && !context.deadline.is_over() {
+        true => Exit::Undone,
+        false => Exit::Done,
     }
 }

@@ -10,7 +10,7 @@ use crate::options::TABLE;
 
 /// Every command, in the order in which they are shown. Words in capitals are explained in [`WORDS`].
 pub const COMMANDS: &str = "    \
-    quell assemble [DEV...] [--readonly] [--degraded[=S]] [--stage=S] [--dry-run] [--json]
+    quell assemble [DEV...] [--readonly] [--degraded[=S]] [--stage=S] [--wanted] [--dry-run] [--json]
               brings up Intel RAID arrays: those that each DEV is a disk of, else all
     quell teardown [ARRAY...|--all] [--dry-run] [--json]
               stops arrays, clean; a container means its volumes
@@ -18,8 +18,10 @@ pub const COMMANDS: &str = "    \
               takes disks that no volume uses out of a container
     quell quiesce [CTRL...|--all] [--dry-run] [--json]
               shuts down NVMe controllers that nobody uses
-    quell shutdown VERB [--stage=S] [--dry-run] [--json]
+    quell shutdown VERB [--stage=S] [--step=STEP [--final]] [--dry-run] [--json]
               what the hooks call: teardown, then quiesce, under one deadline
+    quell exitrd --install [--force] [--dry-run] [--json]
+              puts quell where systemd-shutdown runs it as its last program, unless another is to be there
     quell status [--json]
               says what the next shutdown will do
     quell examine DEV... [--serial=S]... [--json]
@@ -32,6 +34,7 @@ ARRAY         md126, /dev/md/Volume0
 CONTAINER     md127, /dev/md/imsm0
 CTRL          nvme3, /dev/nvme3, 0000:05:00.0
 DEV, DISK     /dev/sda, /dev/nvme3n1
+STEP          arrays, controllers
 VERB          reboot, poweroff, halt, kexec
 ";
 
@@ -39,11 +42,16 @@ VERB          reboot, poweroff, halt, kexec
 pub const FLAGS: &str = "\
 --all         all there are
 --dry-run     print the plan and do nothing
+--final       there is no next call: what a step would wait for is not waited for any more
+--force       in place of any other exitrd
+--install     what exitrd is asked for
 --json        one JSON object on standard output, its first key \"schema\": 1
 --readonly    nothing is written to a member, not even by the kernel, and no mdmon is started
+--step=STEP   this half of it, in hooks that are called again and again: exit status 1 means once more, 0 done or given up
 --serial=S    the serial of the first DEV (again: of the second, ...), which files do not tell
 --stage=initrd, systemd-shutdown, exitrd, person
               who calls; found out where it is not given
+--wanted      only say by the exit status whether quell assembles in this boot, 0, or leaves it to mdadm, 1
 --root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
 ";
 

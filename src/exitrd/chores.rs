@@ -1,0 +1,244 @@
+//! Pieces of work that may block, done one after the other, each in a worker that can be given up.
+
+use log::info;
+use rustix::io::Errno;
+
+use crate::deadline::Deadline;
+use crate::pool::{Bounds, Crew, Foreman, MESSAGE, Pool, Reply};
+use crate::sys::{Dev, Path, Root, leftovers, mounts, unmap};
+use crate::text::{Printable, Text};
+
+/// The most in one list; what is over comes with the next.
+pub(super) const CHORES: usize = 128;
+/// So long one may take, in milliseconds, before the next is begun beside it.
+const HOLD_MS: u64 = 10_000;
+/// Where systemd puts the old root.
+pub(super) const OLD: &str = "/oldroot";
+
+/// What a worker is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// End who uses the old root, until nobody does.
+    EndUsers,
+    /// Unmount.
+    Unmount,
+    /// Take a window into the kernel out of sight.
+    Detach,
+    /// Make a file system read-only.
+    MakeReadonly,
+    /// End the use of a device or file as swap.
+    SwapOff,
+    /// Take a loop device off its file.
+    ClearLoop,
+    /// Remove a device-mapper map, given by its number.
+    RemoveMap,
+}
+
+impl What {
+    const ALL: [Self; 7] = [
+        Self::EndUsers,
+        Self::Unmount,
+        Self::Detach,
+        Self::MakeReadonly,
+        Self::SwapOff,
+        Self::ClearLoop,
+        Self::RemoveMap,
+    ];
+}
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub(super) struct Chore {
+    pub(super) what: What,
+    /// Path, or number as in sysfs' `dev`.
+    pub(super) of: Path,
+    /// What came of it. TIMEDOUT: it has not returned; CHILD: its worker died; CANCELED: it was not begun.
+    pub(super) result: Result<(), Errno>,
+}
+
+impl Chore {
+    pub(super) fn new(what: What, of: Path) -> Self {
+        Self {
+            what,
+            of,
+            result: Err(Errno::CANCELED),
+        }
+    }
+}
+
+/// A list of chores.
+pub(super) type Chores = heapless::Vec<Chore, CHORES>;
+
+/// Does them in order, at most until the deadline.
+pub(super) fn carry_out(pool: &mut Pool<'_>, chores: &mut Chores, deadline: Deadline) {
+    if chores.is_empty() {
+        return;
+    }
+    pool.next_phase(1);
+    let mut list = List { chores, next: 0 };
+    pool.run(&mut list, deadline, None);
+    for chore in chores {
+        if chore.result == Err(RUNNING) {
+            chore.result = Err(Errno::TIMEDOUT);
+        }
+    }
+}
+
+/// Stands for a chore that was begun.
+const RUNNING: Errno = Errno::INPROGRESS;
+
+struct List<'a> {
+    chores: &'a mut Chores,
+    next: usize,
+}
+
+impl List<'_> {
+    fn settle(&mut self, job: u32, result: Result<(), Errno>) {
+        let at = usize::try_from(job).unwrap_or(usize::MAX);
+        if let Some(chore) = self.chores.get_mut(at)
+            && chore.result == Err(RUNNING)
+        {
+            chore.result = result;
+        }
+    }
+}
+
+impl Foreman for List<'_> {
+    fn next(&mut self) -> Option<u32> {
+        let chore = self.chores.get_mut(self.next)?;
+        chore.result = Err(RUNNING);
+        self.next += 1;
+        u32::try_from(self.next - 1).ok()
+    }
+
+    fn order(&self, job: u32, order: &mut [u8; MESSAGE]) -> usize {
+        let at = usize::try_from(job).unwrap_or(usize::MAX);
+        let Some(chore) = self.chores.get(at) else {
+            return 0;
+        };
+        let bytes = core::iter::once(chore.what as u8).chain(chore.of.as_str().bytes());
+        order
+            .iter_mut()
+            .zip(bytes)
+            .map(|(place, byte)| *place = byte)
+            .count()
+    }
+
+    fn more(&self) -> bool {
+        self.next < self.chores.len()
+    }
+
+    fn blocks_others(&self, _job: u32) -> bool {
+        self.more()
+    }
+
+    fn bounds(&self, _job: u32) -> Bounds {
+        Bounds {
+            hold_ms: HOLD_MS,
+            job_ms: HOLD_MS,
+        }
+    }
+
+    fn message(&mut self, job: u32, message: &[u8]) {
+        let Some((number, words)) = message.split_first_chunk::<4>() else {
+            return;
+        };
+        self.settle(
+            job,
+            match i32::from_ne_bytes(*number) {
+                number @ 1..4096 => Err(Errno::from_raw_os_error(number)),
+                _ => Ok(()),
+            },
+        );
+        if !words.is_empty() {
+            info!("ended what still used the old root:{}", Printable(words));
+        }
+    }
+
+    fn done(&mut self, job: u32, _died: bool) {
+        // One that said what came of it is settled already.
+        self.settle(job, Err(Errno::CHILD));
+    }
+
+    fn abandon(&mut self, job: u32) {
+        self.settle(job, Err(Errno::TIMEDOUT));
+    }
+}
+
+/// Who was ended, in words.
+type Words = Text<200>;
+
+/// Does chores.
+pub(super) struct Worker<'a> {
+    pub(super) root: &'a Root,
+}
+
+impl Crew for Worker<'_> {
+    fn work(&self, order: &[u8], reply: &Reply) {
+        let Some((what, of)) = decode(order) else {
+            return;
+        };
+        let mut words = Text::new();
+        let number = match self.done(what, of, &mut words) {
+            Ok(()) => 0,
+            Err(errno) => errno.raw_os_error(),
+        };
+        let answer: heapless::Vec<u8, MESSAGE> = number
+            .to_ne_bytes()
+            .into_iter()
+            .chain(words.as_str().bytes())
+            .collect();
+        reply.say(&answer);
+    }
+}
+
+/// Only we write orders.
+fn decode(order: &[u8]) -> Option<(What, &str)> {
+    let (what, of) = order.split_first()?;
+    let what = What::ALL.into_iter().find(|w| *w as u8 == *what)?;
+    Some((what, core::str::from_utf8(of).ok()?))
+}
+
+impl Worker<'_> {
+    fn done(&self, what: What, of: &str, words: &mut Words) -> Result<(), Errno> {
+        match what {
+            What::EndUsers => end_users(self.root, words),
+            _ if self.root.is_fixture() => Err(Errno::OPNOTSUPP),
+            What::Unmount => mounts::end(of),
+            What::Detach => mounts::detach(of),
+            What::MakeReadonly => mounts::make_readonly(of),
+            What::SwapOff => unmap::swap_off(self.root, of),
+            What::ClearLoop => unmap::clear_loop(self.root, of),
+            What::RemoveMap => {
+                unmap::remove_map(self.root, Dev::parse(of.as_bytes()).ok_or(Errno::INVAL)?)
+            }
+        }
+    }
+}
+
+/// So long processes that were ended may take to go: one that waits for a drive goes when the drive has answered.
+const GO_MS: u64 = 3000;
+/// Between two looks.
+const PAUSE: core::time::Duration = core::time::Duration::from_millis(10);
+
+/// Ends who uses the old root, again and again, since one that is being ended may have started another. Those who run quell
+/// are spared: this worker and the one it works for.
+fn end_users(root: &Root, ended: &mut Words) -> Result<(), Errno> {
+    let parent = rustix::process::getppid().map_or(1, |pid| pid.as_raw_nonzero().get());
+    let spared = [std::process::id(), u32::try_from(parent).unwrap_or(1)];
+    let end = Deadline::in_seconds(60).within_ms(GO_MS);
+    loop {
+        let mut any = false;
+        leftovers::end(root, OLD, &spared, &mut |called| {
+            any = true;
+            if !ended.as_str().contains(called.as_str()) {
+                ended.add(format_args!(" {called}"));
+            }
+        });
+        match any {
+            false => return Ok(()),
+            true if end.is_over() => return Err(Errno::TIMEDOUT),
+            true => std::thread::sleep(PAUSE),
+        }
+    }
+}

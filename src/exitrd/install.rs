@@ -1,0 +1,169 @@
+//! `quell exitrd --install`: look, decide, copy, check.
+//!
+//! The file must be whole before it has its name, since whatever is there is run as pid 1; it must be a copy, since the root it
+//! came from is gone then; and it must be executable where it lies, which it is not where /run is mounted noexec: systemd then
+//! passes it over without a word. So it gets a small tmpfs of its own. systemd leaves mounts at and below /run/initramfs alone.
+
+use log::{Level, error};
+use rustix::io::Errno;
+
+use crate::context::{Context, Exit};
+use crate::errno::Cause;
+use crate::path;
+use crate::sys::{Root, copy, mounts};
+use crate::text::Text;
+
+/// What `quell exitrd` is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// In place of any other exitrd.
+    pub force: bool,
+}
+
+const DIR: &str = "/run/initramfs";
+const SHUTDOWN: &str = "/run/initramfs/shutdown";
+/// By this the drop-in knows an exitrd that holds quell.
+const QUELL: &str = "/run/initramfs/usr/lib/quell/quell";
+const TO_SHUTDOWN: &str = "../../../shutdown";
+/// Room for the copy, a second one while it is replaced, and what systemd makes when it pivots.
+const SIZE: &str = "8M";
+
+/// Whose exitrd it will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// Ours, from new on.
+    Install,
+    /// Ours already: the file is made anew, as the package may be newer.
+    Refresh,
+    /// Somebody else's.
+    GiveWay(&'static str),
+}
+
+/// What decides it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// quell lies in the exitrd that is there, as its /shutdown.
+    ours: bool,
+    /// Another /shutdown that systemd would enter.
+    foreign: bool,
+    /// dracut unpacks its image at shutdown.
+    dracut: bool,
+    /// finalrd makes one at shutdown.
+    finalrd: bool,
+}
+
+impl Found {
+    fn look(root: &Root) -> Self {
+        let mut buf = [0; 64];
+        let ours = root
+            .read_link(QUELL, &mut buf)
+            .is_ok_and(|target| target == TO_SHUTDOWN.as_bytes());
+        let enabled = |dir: &str| {
+            root.read_link(
+                path!("{dir}/systemd/system/sysinit.target.wants/finalrd.service").as_str(),
+                &mut [0; 256],
+            )
+            .is_ok()
+        };
+        Self {
+            ours,
+            foreign: !ours && root.executable(SHUTDOWN),
+            dracut: root.exists("/run/initramfs/.need_shutdown")
+                && root.executable("/usr/lib/dracut/dracut-initramfs-restore"),
+            finalrd: root.executable("/usr/bin/finalrd")
+                && (enabled("/etc") || enabled("/usr/lib")),
+        }
+    }
+
+    fn decide(self, force: bool) -> Decision {
+        match self {
+            Self { ours: true, .. } => Decision::Refresh,
+            _ if force => Decision::Install,
+            Self { foreign: true, .. } => {
+                Decision::GiveWay("there is one already, /run/initramfs/shutdown")
+            }
+            Self { dracut: true, .. } => {
+                Decision::GiveWay("dracut unpacks its image (/run/initramfs/.need_shutdown)")
+            }
+            Self { finalrd: true, .. } => Decision::GiveWay("finalrd is enabled"),
+            _ => Decision::Install,
+        }
+    }
+}
+
+/// Puts quell in place, or says who has it.
+pub fn run(context: &Context, ask: Ask) -> Exit {
+    let decision = Found::look(context.root).decide(ask.force);
+    if let Decision::GiveWay(to) = decision {
+        context.nothing(
+            Level::Info,
+            format_args!("the exitrd is left to another: {to} (--force takes its place)"),
+        );
+        return Exit::Done;
+    }
+    if context.dry_run {
+        context.nothing(
+            Level::Info,
+            format_args!("quell would be the exitrd: {SHUTDOWN}, in its own tmpfs"),
+        );
+        return Exit::Done;
+    }
+    match install(context.root, decision) {
+        Ok(()) => {
+            context.nothing(Level::Info, format_args!("quell is the exitrd: {SHUTDOWN}"));
+            Exit::Done
+        }
+        Err(Failed(what, errno)) => {
+            error!(
+                "quell cannot be the exitrd: {what}: {}; systemd-shutdown ends the machine itself",
+                Cause(errno)
+            );
+            Exit::Missing
+        }
+    }
+}
+
+/// A step that failed.
+struct Failed(Text<80>, Errno);
+
+fn at(what: &'static str) -> impl Fn(Errno) -> Failed {
+    move |errno| Failed(Text::of(format_args!("{what}")), errno)
+}
+
+fn install(root: &Root, decision: Decision) -> Result<(), Failed> {
+    if root.is_fixture() {
+        return Err(at("nothing is mounted for --root")(Errno::OPNOTSUPP));
+    }
+    if !copy::is_init_namespace(root) {
+        return Err(at("what is mounted here systemd does not see")(Errno::XDEV));
+    }
+    root.make_dir(DIR).map_err(at("making /run/initramfs"))?;
+    let fresh = decision == Decision::Install;
+    if fresh {
+        mounts::memory(DIR, SIZE).map_err(at("mounting a tmpfs on /run/initramfs"))?;
+    }
+    let done = fill(root);
+    if done.is_err() && fresh {
+        // What was there before is what systemd finds.
+        let _ = mounts::detach(DIR);
+    }
+    done
+}
+
+fn fill(root: &Root) -> Result<(), Failed> {
+    copy::program(root, SHUTDOWN).map_err(at("copying /proc/self/exe"))?;
+    for dir in [
+        "/run/initramfs/usr",
+        "/run/initramfs/usr/lib",
+        "/run/initramfs/usr/lib/quell",
+    ] {
+        root.make_dir(dir).map_err(at("making its folders"))?;
+    }
+    copy::link(root, TO_SHUTDOWN, QUELL).map_err(at("linking usr/lib/quell/quell"))?;
+    match root.executable(SHUTDOWN) {
+        true => Ok(()),
+        false => Err(at("/run/initramfs/shutdown may not be executed (noexec?)")(
+            Errno::ACCESS,
+        )),
+    }
+}

@@ -1,0 +1,302 @@
+//! What the exitrd does before the machine ends: leaves the old root, takes apart what it stands on, quiesces the controllers.
+//!
+//! The order matters. Nothing may write to a volume once its mdmon has gone: such a write would wait for ever for somebody to
+//! record that the volume is dirty. But mdmon itself runs from the old root and keeps it mounted. So the old root is made
+//! read-only first; only then, with every volume clean, may mdmon go, and only then the old root. Where anything stays
+//! writable mdmon lives on, its disks are in use, and the rest is the kernel's.
+
+use core::time::Duration;
+
+use log::{info, warn};
+
+use super::chores::{self, Chore, Chores, OLD, What, Worker};
+use crate::context::{Context, Exit};
+use crate::deadline::now_ms;
+use crate::errno::Cause;
+use crate::path;
+use crate::pool::Pool;
+use crate::shutdown::{self, Part};
+use crate::stage::{self, Verb};
+use crate::sys::{Path, disks, leftovers, mounts};
+use crate::teardown;
+use crate::text::{Printable, Text};
+
+/// The old root's mounts are gone through so often: what another one was in the way of goes with the next round.
+const ROUNDS: usize = 8;
+/// So long mdmon has to go once it was told to, in milliseconds.
+const MDMON_MS: u64 = 5000;
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(5);
+/// What the kernel shows of itself, mounted a second time for this exitrd: mdmon keeps these busy by what it has open.
+const WINDOWS: [&str; 4] = [
+    "/oldroot/run",
+    "/oldroot/dev",
+    "/oldroot/sys",
+    "/oldroot/proc",
+];
+
+/// Leaves everything, under one deadline.
+pub(super) fn all(context: &mut Context, verb: Verb) -> Exit {
+    let seconds = context.options.timeout_s(context.stage);
+    context.deadline = stage::shared_deadline(context.root, context.stage, seconds);
+    let crew = Worker { root: context.root };
+    let mut leaving = Leaving {
+        context,
+        pool: Pool::new(context.root, &crew, 1),
+        chores: Chores::new(),
+    };
+    leaving.root();
+    drop(leaving);
+    shutdown::run(context, verb, Part::All)
+}
+
+struct Leaving<'a> {
+    context: &'a Context,
+    pool: Pool<'a>,
+    chores: Chores,
+}
+
+impl Leaving<'_> {
+    fn root(&mut self) {
+        let arrays = self.context.options.teardown;
+        self.end_users();
+        if arrays {
+            // An mdmon that is missing is brought back from the old root while that has its /sys and /dev.
+            teardown::clean(self.context);
+        }
+        self.unmount();
+        self.end_swap();
+        // One on a file of the old root keeps that writable.
+        self.list_loops();
+        if self.some_went() {
+            self.unmount();
+        }
+        self.make_readonly();
+        let writable = self.writable();
+        for point in &writable {
+            warn!("{point} can still be written to: what it is on stays, and its mdmon");
+        }
+        if !arrays || !writable.is_empty() {
+            return;
+        }
+        teardown::clean(self.context);
+        if self.end_mdmons() {
+            self.unmount();
+            self.unmap();
+        }
+    }
+
+    fn end_users(&mut self) {
+        self.chores.clear();
+        let _ = self.chores.push(Chore::new(What::EndUsers, Text::new()));
+        self.carry_out();
+        if self.chores.iter().any(|chore| chore.result.is_err()) {
+            warn!("not everything that uses the old root could be ended in time");
+        }
+    }
+
+    fn carry_out(&mut self) {
+        chores::carry_out(&mut self.pool, &mut self.chores, self.context.deadline);
+    }
+
+    /// Unmounts all that is at or below the old root, what came last first, until nothing more goes.
+    fn unmount(&mut self) {
+        for _ in 0..ROUNDS {
+            self.list_mounts(What::Unmount, &|mount| is_old(mount.point.as_str()));
+            let any = self.some_went();
+            if !(self.detach_windows() || any) {
+                return;
+            }
+        }
+    }
+
+    /// Fills the list with mounts, the latest first. More than fit are done with the next list.
+    fn list_mounts(&mut self, what: What, wanted: &dyn Fn(&mounts::Mount) -> bool) {
+        let chores = &mut self.chores;
+        chores.clear();
+        let read = mounts::each(self.context.root, &mut |mount| {
+            if wanted(&mount) {
+                if chores.is_full() {
+                    chores.remove(0);
+                }
+                let _ = chores.push(Chore::new(what, mount.point));
+            }
+        });
+        if let Err(errno) = read {
+            warn!("what is mounted cannot be read: {}", Cause(errno));
+        }
+        chores.reverse();
+    }
+
+    /// Takes the windows into the kernel that are left out of sight. None that something else is mounted below: that would be
+    /// out of sight too, and still be written to. True: there was one.
+    fn detach_windows(&mut self) -> bool {
+        let (mut there, mut holds) = ([false; WINDOWS.len()], [false; WINDOWS.len()]);
+        let _ = mounts::each(self.context.root, &mut |mount| {
+            for (at, window) in WINDOWS.iter().enumerate() {
+                let place = match mount.point.as_str() == *window {
+                    true => there.get_mut(at),
+                    false => holds.get_mut(at),
+                };
+                if let Some(place) = place {
+                    *place |= mount.point.as_str() == *window
+                        || is_below(mount.point.as_str(), window) && !mount.is_virtual;
+                }
+            }
+        });
+        self.chores.clear();
+        for (at, window) in WINDOWS.iter().enumerate() {
+            if there.get(at) == Some(&true) && holds.get(at) == Some(&false) {
+                let _ = self
+                    .chores
+                    .push(Chore::new(What::Detach, Text::of(format_args!("{window}"))));
+            }
+        }
+        self.some_went()
+    }
+
+    /// Makes read-only what could not be unmounted.
+    fn make_readonly(&mut self) {
+        self.list_mounts(What::MakeReadonly, &is_writable);
+        self.carry_out();
+        for chore in &self.chores {
+            if let Err(errno) = chore.result {
+                warn!("{} cannot be made read-only: {}", chore.of, Cause(errno));
+            }
+        }
+    }
+
+    /// What is still mounted at or below the old root and can be written to.
+    fn writable(&self) -> heapless::Vec<Path, 8> {
+        let mut writable = heapless::Vec::new();
+        let read = mounts::each(self.context.root, &mut |mount| {
+            if is_writable(&mount) {
+                let _ = writable.push(mount.point);
+            }
+        });
+        if read.is_err() {
+            // What cannot be seen may be there.
+            let _ = writable.push(Text::of(format_args!("{OLD}")));
+        }
+        writable
+    }
+
+    fn end_swap(&mut self) {
+        let chores = &mut self.chores;
+        chores.clear();
+        // A kernel without swap has no such file.
+        let _ = self.context.root.lines::<4096>("/proc/swaps", |line| {
+            let file = line.split(u8::is_ascii_whitespace).next();
+            if let Some(file) = file.filter(|file| file.starts_with(b"/")) {
+                let _ = chores.push(Chore::new(What::SwapOff, Printable(file).to_text()));
+            }
+        });
+        self.carry_out();
+        self.say_failed("swap cannot be ended");
+    }
+
+    /// Tells every mdmon that runs from the old root to go. True: none is left.
+    fn end_mdmons(&self) -> bool {
+        let root = self.context.root;
+        let told = leftovers::end_mdmons(root, OLD);
+        if told == 0 {
+            return true;
+        }
+        let start = now_ms();
+        let end = self.context.deadline.within_ms(MDMON_MS);
+        while leftovers::mdmons(root, OLD) > 0 {
+            if end.is_over() {
+                warn!(
+                    "mdmon was told to go and has not in time: the old root and what it is on stay"
+                );
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        info!("mdmon has gone in {} ms", now_ms().saturating_sub(start));
+        true
+    }
+
+    /// Ends loop devices and device-mapper maps, those that nothing stands on first. Where no more goes, arrays may be between
+    /// them: these are stopped then, and it goes on.
+    fn unmap(&mut self) {
+        let mut arrays_stopped = false;
+        for _ in 0..ROUNDS {
+            self.list_loops();
+            let mut any = self.some_went();
+            let maps = self.list_maps();
+            any |= self.some_went();
+            if maps && !any && !core::mem::replace(&mut arrays_stopped, true) {
+                let _ = teardown::step(self.context);
+                continue;
+            }
+            if !any {
+                break;
+            }
+        }
+        self.say_failed("the map cannot be removed");
+    }
+
+    fn some_went(&mut self) -> bool {
+        self.carry_out();
+        self.chores.iter().any(|chore| chore.result.is_ok())
+    }
+
+    fn list_loops(&mut self) {
+        let (root, chores) = (self.context.root, &mut self.chores);
+        chores.clear();
+        let _ = root.entries("/sys/block", |entry| {
+            let name = Printable(entry);
+            if entry.starts_with(b"loop")
+                && root.exists(path!("/sys/block/{name}/loop/backing_file").as_str())
+            {
+                let _ = chores.push(Chore::new(What::ClearLoop, path!("/dev/{name}")));
+            }
+            true
+        });
+    }
+
+    /// Lists the maps that nothing stands on. True: there is one, that or another.
+    fn list_maps(&mut self) -> bool {
+        let (root, chores) = (self.context.root, &mut self.chores);
+        chores.clear();
+        let mut any = false;
+        let _ = root.entries("/sys/block", |entry| {
+            if entry.starts_with(b"dm-") {
+                any = true;
+                let name: disks::Name = Printable(entry).to_text();
+                let held = disks::is_held(root, name.as_str());
+                let mut buf = [0; 32];
+                let dev = root.read(path!("/sys/block/{name}/dev").as_str(), &mut buf);
+                if let (Ok(dev), false) = (dev, held) {
+                    let dev = Printable(dev).to_text();
+                    let _ = chores.push(Chore::new(What::RemoveMap, dev));
+                }
+            }
+            true
+        });
+        any
+    }
+
+    fn say_failed(&self, what: &str) {
+        for chore in &self.chores {
+            if let Err(errno) = chore.result {
+                warn!("{}: {what}: {}", chore.of, Cause(errno));
+            }
+        }
+    }
+}
+
+fn is_old(point: &str) -> bool {
+    point == OLD || is_below(point, OLD)
+}
+
+fn is_below(point: &str, dir: &str) -> bool {
+    point
+        .strip_prefix(dir)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_writable(mount: &mounts::Mount) -> bool {
+    is_old(mount.point.as_str()) && !mount.is_virtual && !mount.readonly
+}
