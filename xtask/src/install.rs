@@ -1,88 +1,143 @@
 //! `cargo xtask install --destdir DIR`: what a package holds, laid out as it is installed.
 //!
-//! One table says what goes where; packages are made from the same table, so that they cannot differ from it.
+//! One list says what goes where; packages are made from the same list, so that they cannot differ from it. Most of it comes
+//! from folders that are laid out as they are installed.
 
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use crate::build;
+use crate::{build, docs};
 
 /// What one entry puts in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The shipped binary.
-    Binary,
-    /// A file of the tree, by its path there.
-    File(&'static str),
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A file of these bytes, executable or not.
+    File(Vec<u8>, bool),
     /// A symbolic link to this.
-    Link(&'static str),
+    Link(String),
 }
 
 /// One thing a package holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where it comes from.
-    pub(crate) kind: Kind,
     /// Its place below the root, without a leading slash.
-    pub(crate) to: &'static str,
-    /// Permissions, for what is not a link.
-    pub(crate) mode: u32,
+    pub(crate) to: String,
+    /// What stands there.
+    pub(crate) what: What,
 }
 
-const fn file(from: &'static str, to: &'static str, mode: u32) -> Entry {
-    Entry {
-        kind: Kind::File(from),
-        to,
-        mode,
+impl Entry {
+    fn file(to: &str, bytes: Vec<u8>) -> Self {
+        Self {
+            to: to.to_owned(),
+            what: What::File(bytes, false),
+        }
+    }
+
+    fn link(to: &str, target: &str) -> Self {
+        Self {
+            to: to.to_owned(),
+            what: What::Link(target.to_owned()),
+        }
+    }
+
+    /// Permissions; a link has none of its own.
+    pub(crate) fn mode(&self) -> u32 {
+        match self.what {
+            What::File(_, true) => 0o755,
+            What::File(_, false) => 0o644,
+            What::Link(_) => 0o777,
+        }
     }
 }
 
-const fn link(to: &'static str, target: &'static str) -> Entry {
-    Entry {
-        kind: Kind::Link(target),
-        to,
-        mode: 0o777,
-    }
-}
+/// Files that say something, by their names in the tree.
+const TEXTS: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// From the moment these are there, shutdowns go through quell.
+const DROP_INS: &str = "usr/lib/systemd/system-shutdown/";
 
 /// What a package holds, in the order in which it is put in place: nothing points to what is not there yet.
-pub(crate) const TABLE: &[Entry] = &[
-    Entry {
-        kind: Kind::Binary,
-        to: "usr/lib/quell/quell",
-        mode: 0o755,
-    },
-    link("usr/sbin/quell", "../lib/quell/quell"),
-    file("README.md", "usr/share/doc/quell/README.md", 0o644),
-    file("LICENSE-MIT", "usr/share/doc/quell/LICENSE-MIT", 0o644),
-    file(
-        "LICENSE-APACHE",
-        "usr/share/doc/quell/LICENSE-APACHE",
-        0o644,
-    ),
-    // The drop-in last: from then on shutdowns go through quell.
-    link(
-        "usr/lib/systemd/system-shutdown/quell.shutdown",
-        "../../quell/quell",
-    ),
-];
+pub(crate) fn list(tree: &Path, binary: &Path) -> Result<Vec<Entry>> {
+    let read =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let mut list = vec![
+        Entry {
+            to: "usr/lib/quell/quell".to_owned(),
+            what: What::File(read(binary)?, true),
+        },
+        Entry::link("usr/sbin/quell", "../lib/quell/quell"),
+        // zsh of Debian looks here only.
+        Entry::link(
+            "usr/share/zsh/vendor-completions/_quell",
+            "../site-functions/_quell",
+        ),
+    ];
+    for name in TEXTS {
+        let bytes = read(&tree.join(name))?;
+        list.push(Entry::file(&format!("usr/share/doc/quell/{name}"), bytes));
+    }
+    for (to, bytes) in docs::all(tree)? {
+        list.push(Entry::file(to, bytes));
+    }
+    for folder in names(tree)?.iter().map(|name| tree.join(name)) {
+        // Such a folder is laid out as it is installed.
+        if folder.join("usr").is_dir() {
+            walk(&folder, "", &mut list)?;
+        }
+    }
+    list.sort_by_key(|entry| entry.to.starts_with(DROP_INS));
+    Ok(list)
+}
 
-/// Puts the table's entries below `destdir` and says what it did.
-pub(crate) fn install(table: &[Entry], tree: &Path, binary: &Path, destdir: &Path) -> Result<()> {
+/// What is in a folder, in order.
+fn names(folder: &Path) -> Result<Vec<OsString>> {
+    let cannot = || format!("cannot read {}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        names.push(entry.with_context(cannot)?.file_name());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Everything in `folder`, which stands for `to`, with everything below it.
+fn walk(folder: &Path, to: &str, list: &mut Vec<Entry>) -> Result<()> {
+    for name in names(folder)? {
+        let path = folder.join(&name);
+        let cannot = || format!("cannot read {}", path.display());
+        let name = name.into_string().ok().with_context(cannot)?;
+        let to = match to {
+            "" => name,
+            to => format!("{to}/{name}"),
+        };
+        let meta = path.symlink_metadata().with_context(cannot)?;
+        if meta.is_dir() {
+            walk(&path, &to, list)?;
+        } else if meta.is_symlink() {
+            let target = fs::read_link(&path).with_context(cannot)?;
+            list.push(Entry::link(&to, target.to_str().with_context(cannot)?));
+        } else {
+            let executable = meta.permissions().mode() & 0o100 != 0;
+            let what = What::File(fs::read(&path).with_context(cannot)?, executable);
+            list.push(Entry { to, what });
+        }
+    }
+    Ok(())
+}
+
+/// Puts the entries below `destdir` and says what it did.
+pub(crate) fn install(list: &[Entry], destdir: &Path) -> Result<()> {
     fs::create_dir_all(destdir).with_context(|| format!("cannot make {}", destdir.display()))?;
     let root = fs::canonicalize(destdir)?;
-    for entry in table {
-        let place = place(&root, entry.to)?;
-        match entry.kind {
-            Kind::Binary => copy(binary, &place, entry.mode)?,
-            Kind::File(from) if !tree.join(from).exists() => {
-                eprintln!("install: there is no {from} yet; left out");
-                continue;
-            }
-            Kind::File(from) => copy(&tree.join(from), &place, entry.mode)?,
-            Kind::Link(target) => replace(&place, |new| Ok(symlink(target, new)?))?,
+    for entry in list {
+        let place = place(&root, &entry.to)?;
+        match &entry.what {
+            What::File(bytes, _) => write(bytes, &place, entry.mode())?,
+            What::Link(target) => replace(&place, |new| Ok(symlink(target, new)?))?,
         }
         println!("/{}", entry.to);
     }
@@ -116,9 +171,9 @@ fn place(root: &Path, to: &str) -> Result<PathBuf> {
     Ok(dir.join(name))
 }
 
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+fn write(bytes: &[u8], to: &Path, mode: u32) -> Result<()> {
     replace(to, |new| {
-        fs::copy(from, new).with_context(|| format!("cannot copy {}", from.display()))?;
+        fs::write(new, bytes)?;
         Ok(fs::set_permissions(new, fs::Permissions::from_mode(mode))?)
     })
 }
@@ -147,8 +202,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some(destdir) = destdir.filter(|dir| !dir.is_empty()) else {
         bail!("usage: cargo xtask install --destdir DIR (the running system is --destdir /)");
     };
-    let binary = build::quell()?;
-    install(TABLE, &build::root(), &binary, Path::new(destdir))
+    let list = list(&build::root(), &build::quell()?)?;
+    install(&list, Path::new(destdir))
 }
 
 #[cfg(test)]
@@ -159,21 +214,18 @@ mod tests {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777
     }
 
-    fn tree() -> (tempfile::TempDir, PathBuf) {
-        let tree = tempfile::tempdir().unwrap();
-        for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "binary"] {
-            fs::write(tree.path().join(name), name).unwrap();
-        }
-        let binary = tree.path().join("binary");
-        (tree, binary)
+    /// The tree's own list, with a binary of one word.
+    fn entries() -> Vec<Entry> {
+        let binary = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&binary, "binary").unwrap();
+        list(&build::root(), binary.path()).unwrap()
     }
 
     #[test]
     fn everything_is_in_its_place_and_a_second_run_changes_nothing() {
-        let (tree, binary) = tree();
         let to = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            install(TABLE, tree.path(), &binary, &to.path().join("new")).unwrap();
+            install(&entries(), &to.path().join("new")).unwrap();
         }
         let usr = to.path().join("new/usr");
         let real = fs::canonicalize(usr.join("lib/quell/quell")).unwrap();
@@ -185,20 +237,53 @@ mod tests {
             assert_eq!(fs::canonicalize(usr.join(link)).unwrap(), real, "{link}");
         }
         assert_eq!(mode(&usr.join("share/doc/quell/LICENSE-MIT")), 0o644);
+        let mut installed = Vec::new();
+        walk(&to.path().join("new"), "", &mut installed).unwrap();
+        let mut list = entries();
+        list.sort_by(|a, b| a.to.cmp(&b.to));
+        installed.sort_by(|a, b| a.to.cmp(&b.to));
+        assert!(installed == list, "what is installed is not what is listed");
     }
 
     #[test]
-    fn the_trees_own_folder_is_complete() {
-        let tree = build::root();
-        assert!(tree.join("LICENSE-MIT").exists() && tree.join("LICENSE-APACHE").exists());
+    fn every_place_is_below_usr_and_listed_once_and_links_lead_to_one() {
+        let list = entries();
+        for entry in &list {
+            assert!(entry.to.starts_with("usr/"), "{}", entry.to);
+            let same = list.iter().filter(|other| other.to == entry.to).count();
+            assert_eq!(same, 1, "{}", entry.to);
+            if let What::Link(target) = &entry.what {
+                assert!(!target.starts_with('/'), "{}: {target}", entry.to);
+            }
+        }
+        let last = list.last().unwrap();
+        assert!(last.to.starts_with(DROP_INS), "{}", last.to);
+    }
+
+    #[test]
+    fn folders_are_walked_as_they_are() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = from.path().join("usr/share");
+        fs::create_dir_all(&dir).unwrap();
+        for (name, mode) in [("run", 0o700), ("read", 0o600)] {
+            fs::write(dir.join(name), name).unwrap();
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("run", dir.join("link")).unwrap();
+        let mut list = Vec::new();
+        walk(from.path(), "", &mut list).unwrap();
+        install(&list, to.path()).unwrap();
+        let dir = to.path().join("usr/share");
+        assert_eq!(mode(&dir.join("run")), 0o755);
+        assert_eq!(mode(&dir.join("read")), 0o644);
+        assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("run"));
     }
 
     #[test]
     fn nothing_is_written_outside() {
-        let (tree, binary) = tree();
         let (to, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         symlink(outside.path(), to.path().join("usr")).unwrap();
-        assert!(install(TABLE, tree.path(), &binary, to.path()).is_err());
+        assert!(install(&entries(), to.path()).is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
         for bad in ["../x", "/etc/x", "a/../../x", ""] {
             assert!(place(to.path(), bad).is_err(), "{bad}");
@@ -207,13 +292,12 @@ mod tests {
 
     #[test]
     fn a_link_at_the_place_is_replaced_not_followed() {
-        let (tree, binary) = tree();
         let (to, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let victim = outside.path().join("victim");
         fs::write(&victim, "as it was").unwrap();
         fs::create_dir_all(to.path().join("usr/lib/quell")).unwrap();
         symlink(&victim, to.path().join("usr/lib/quell/quell")).unwrap();
-        install(TABLE, tree.path(), &binary, to.path()).unwrap();
+        install(&entries(), to.path()).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
     }
 

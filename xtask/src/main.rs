@@ -15,6 +15,7 @@ mod bench;
 mod build;
 mod demo;
 mod differential;
+mod docs;
 mod install;
 mod native;
 mod setup;
