@@ -23,6 +23,7 @@ mod show;
 mod state;
 pub mod steps;
 mod tell;
+mod wanted;
 
 use log::{Level, error, warn};
 use rustix::io::Errno;
@@ -60,7 +61,7 @@ pub struct Ask {
     pub devices: Vec<String>,
     /// `--readonly`: nothing is written to a member.
     pub readonly: bool,
-    /// `--wanted`: only whether IMSM arrays are assembled here, as an exit status.
+    /// `--wanted`: only whether IMSM arrays are assembled here, or these disks taken, as an exit status.
     pub wanted: bool,
 }
 
@@ -81,7 +82,7 @@ struct Case<'s, 'm> {
 /// Assembles what is asked for.
 pub fn run(context: &Context, ask: &Ask) -> Exit {
     let foreign = stage::foreign(context.root, context.stage);
-    if ask.devices.is_empty() {
+    if ask.devices.is_empty() || ask.wanted {
         if let Some(word) = foreign.off.filter(|_| context.stage.is_hook()) {
             let why = format_args!("{word}: IMSM arrays are left alone");
             return off(context, ask, why);
@@ -91,7 +92,7 @@ pub fn run(context: &Context, ask: &Ask) -> Exit {
             return off(context, ask, why);
         }
     }
-    if ask.wanted {
+    if ask.wanted && ask.devices.is_empty() {
         return Exit::Done;
     }
     let disks = match look::disks(context.root, ask) {
@@ -105,19 +106,25 @@ pub fn run(context: &Context, ask: &Ask) -> Exit {
             };
         }
     };
-    Assembly {
+    let assembly = Assembly {
         context,
         ask,
         foreign,
         state: State::load(context.root),
         hangs: false,
+    };
+    match ask.wanted {
+        true => assembly.wants(&disks),
+        false => assembly.run(&disks),
     }
-    .run(&disks)
 }
 
 /// Nothing is assembled here, and that is decided.
 fn off(context: &Context, ask: &Ask, why: core::fmt::Arguments<'_>) -> Exit {
-    context.nothing(Level::Info, why);
+    // Who asks for each of many disks does not want to hear it each time.
+    if ask.devices.is_empty() {
+        context.nothing(Level::Info, why);
+    }
     if ask.wanted {
         return Exit::Undone;
     }

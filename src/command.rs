@@ -107,6 +107,7 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         dry_run: invocation.dry_run,
         json: invocation.json,
         fit: false,
+        still: false,
     };
     let wanted = matches!(&invocation.command, Command::Assemble(ask) if ask.wanted);
     if let Some(exit) = not_now(&context, status) {

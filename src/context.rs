@@ -67,6 +67,8 @@ pub struct Context {
     pub json: bool,
     /// What is not through by the deadline is killed: nothing is started that would not be.
     pub fit: bool,
+    /// Everything that could write to a volume has ended: one that is clean stays so, with or without its mdmon.
+    pub still: bool,
 }
 
 impl Context {

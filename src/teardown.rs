@@ -63,6 +63,7 @@ pub fn run(context: &Context, which: Which<'_>) -> Exit {
         native: matches!(which, Which::Named(_)) || context.stage == Stage::Exitrd,
         clean: false,
         stop: true,
+        mend_clean: !context.still,
     };
     match whole(context, which, ask, context.deadline) {
         ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
@@ -76,6 +77,7 @@ pub fn step(context: &Context) -> ControlFlow<Exit, Exit> {
         native: context.stage == Stage::Exitrd,
         clean: true,
         stop: true,
+        mend_clean: !context.still,
     };
     whole(context, Which::All, ask, share(context))
 }
@@ -87,6 +89,7 @@ pub fn clean(context: &Context) -> Exit {
         native: false,
         clean: true,
         stop: false,
+        mend_clean: false,
     };
     match whole(context, Which::All, ask, share(context)) {
         ControlFlow::Continue(exit) | ControlFlow::Break(exit) => exit,
@@ -285,6 +288,8 @@ impl Run<'_> {
             Some(Ended::Deadline) => warn!("{line}; the time is up"),
             // A machine without arrays has nothing to hear of.
             _ if self.tally.asked == 0 && self.context.stage.is_hook() => {}
+            // Nor anybody of arrays that are to be stopped later.
+            _ if !self.ask.stop => {}
             _ => info!("{line}"),
         }
         self.exit()

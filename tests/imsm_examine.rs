@@ -275,7 +275,11 @@ fn exit_statuses() {
             "more serials than",
         ),
         (&["examine", "D0", "--serial= "], 2, "no serial"),
-        (&["examine", "D0", "--all"], 2, "--all belongs to teardown and quiesce"),
+        (
+            &["examine", "D0", "--all"],
+            2,
+            "--all belongs to teardown and quiesce",
+        ),
         (&["status", "--serial=a"], 2, "--serial belongs to examine"),
     ];
     for (args, exit, said) in cases {

@@ -59,8 +59,14 @@ impl Assembly<'_> {
     }
 
     /// Whose a container is to assemble.
-    fn claim(&self, container: &Container<'_, '_>, plans: &[Plan<'_>], disks: &[Disk]) -> Claim {
-        if !self.ask.devices.is_empty() {
+    pub(super) fn claim(
+        &self,
+        container: &Container<'_, '_>,
+        plans: &[Plan<'_>],
+        disks: &[Disk],
+    ) -> Claim {
+        // Who only asks does not ask for it by name.
+        if !self.ask.devices.is_empty() && !self.ask.wanted {
             return Claim::Ours;
         }
         if naming::is_ignored(self.context.root, container) {
@@ -84,18 +90,18 @@ impl Assembly<'_> {
                 Claim::NotListed
             };
         }
+        match container.members().iter().all(|m| self.may_have(m, disks)) {
+            true => Claim::Ours,
+            false => Claim::NoPlatform,
+        }
+    }
+
+    /// Whether mdadm would take the disk, by where it is.
+    pub(super) fn may_have(&self, member: &Member<'_>, disks: &[Disk]) -> bool {
         let anywhere = self.foreign.no_platform
             || std::env::var_os("IMSM_NO_PLATFORM").is_some_and(|v| v == "1");
-        let root = self.context.root;
-        let below = |member: &Member<'_>| {
-            let disk = disks.iter().find(|disk| disk.name.as_str() == member.name);
-            disk.is_some_and(|disk| disks::platform(root, disk).is_some())
-        };
-        if anywhere || container.members().iter().all(below) {
-            Claim::Ours
-        } else {
-            Claim::NoPlatform
-        }
+        let disk = disks.iter().find(|disk| disk.name.as_str() == member.name);
+        anywhere || disk.is_some_and(|disk| disks::platform(self.context.root, disk).is_some())
     }
 
     fn patience(&mut self, container: &Container<'_, '_>) -> Patience {

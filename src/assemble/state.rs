@@ -119,6 +119,15 @@ impl State {
     }
 }
 
+/// Whether a container was left to mdadm.
+pub(super) fn is_for_mdadm(root: &Root, uuid: Uuid) -> bool {
+    let mut buf = vec![0; BYTES];
+    let text = root.read(FOR_MDADM, &mut buf).unwrap_or_default();
+    let uuid = uuid.to_string();
+    text.split(|&b| b == b'\n')
+        .any(|line| line == uuid.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,7 +51,7 @@ pub const FLAGS: &str = "\
 --serial=S    the serial of the first DEV (again: of the second, ...), which files do not tell
 --stage=initrd, systemd-shutdown, exitrd, person
               who calls; found out where it is not given
---wanted      only say by the exit status whether quell assembles in this boot, 0, or leaves it to mdadm, 1
+--wanted      only say by the exit status whether quell assembles in this boot, or takes each DEV: 0, or leaves it to mdadm: 1
 --root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
 ";
 

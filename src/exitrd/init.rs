@@ -86,6 +86,7 @@ fn work(root: &'static Root, verb: Verb) {
         dry_run: false,
         json: false,
         fit: false,
+        still: false,
     };
     leave::all(&mut context, verb);
 }

@@ -39,19 +39,19 @@ const WINDOWS: [&str; 4] = [
 pub(super) fn all(context: &mut Context, verb: Verb) -> Exit {
     let seconds = context.options.timeout_s(context.stage);
     context.deadline = stage::shared_deadline(context.root, context.stage, seconds);
-    let crew = Worker { root: context.root };
+    let root = context.root;
+    let crew = Worker { root };
     let mut leaving = Leaving {
-        context,
-        pool: Pool::new(context.root, &crew, 1),
+        context: &mut *context,
+        pool: Pool::new(root, &crew, 1),
         chores: Chores::new(),
     };
     leaving.root();
-    drop(leaving);
     shutdown::run(context, verb, Part::All)
 }
 
 struct Leaving<'a> {
-    context: &'a Context,
+    context: &'a mut Context,
     pool: Pool<'a>,
     chores: Chores,
 }
@@ -81,6 +81,7 @@ impl Leaving<'_> {
         }
         teardown::clean(self.context);
         if self.end_mdmons() {
+            self.context.still = true;
             self.unmount();
             self.unmap();
         }

@@ -70,13 +70,14 @@ impl Node {
         }
     }
 
-    /// Whether a write may make it dirty, or has: then mdmon must be there to see it stopped.
-    pub(super) fn needs_mdmon(&self) -> bool {
+    /// Whether a write has made it dirty, or may (`clean`): then mdmon must be there to see it stopped.
+    pub(super) fn needs_mdmon(&self, clean: bool) -> bool {
         let blocked = matches!(self.array.version, Version::Volume { blocked: true, .. });
-        let writable = matches!(
-            self.array.state,
-            State::Clean | State::Active | State::WritePending | State::ActiveIdle
-        );
+        let writable = match self.array.state {
+            State::Active | State::WritePending | State::ActiveIdle => true,
+            State::Clean => clean,
+            _ => false,
+        };
         self.kind == Kind::Redundant && writable && !blocked
     }
 }
@@ -233,10 +234,13 @@ pub(super) mod tests {
 
     #[test]
     fn only_what_may_be_dirty_needs_mdmon() {
-        let needs = |text| node(text).needs_mdmon();
+        let needs = |text| node(text).needs_mdmon(true);
         assert!(needs("md126 external:/md127/0 raid1 active"));
         assert!(needs("md126 external:/md127/0 raid1 clean"));
         assert!(!needs("md126 external:/md127/0 raid1 read-auto"));
+        let still = |text| node(text).needs_mdmon(false);
+        assert!(still("md126 external:/md127/0 raid1 active"));
+        assert!(!still("md126 external:/md127/0 raid1 clean"));
         assert!(!needs("md126 external:-md127/0 raid1 clean"));
         assert!(!needs("md126 external:/md127/0 raid0 clean"));
         assert!(!needs("md0 1.2 raid1 active"));

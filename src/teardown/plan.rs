@@ -125,6 +125,8 @@ pub(super) struct Ask {
     pub(super) clean: bool,
     /// What is not in use is stopped; else it is made clean as well.
     pub(super) stop: bool,
+    /// An mdmon that is missing is brought back also for a volume that is clean: something may yet write to it.
+    pub(super) mend_clean: bool,
 }
 
 /// The graph, and what becomes of it.
@@ -161,7 +163,7 @@ impl Plan {
             let _ = self.fates.push(fate);
         }
         for at in 0..self.fates.len() {
-            let mend = self.mend(at);
+            let mend = self.mend(ask, at);
             let _ = self.mends.push(mend);
         }
     }
@@ -184,12 +186,15 @@ impl Plan {
     }
 
     /// Whether mdmon is to be brought back for the volumes of the container at `at`.
-    fn mend(&self, at: usize) -> Mend {
+    fn mend(&self, ask: Ask, at: usize) -> Mend {
         let dead = |node: &super::graph::Node| node.kind == Kind::Container && !node.mdmon;
         let wanted = self.graph.node(at).is_some_and(dead)
             && self.graph.above(at).any(|volume| {
                 matches!(self.fates.get(volume), Some(Fate::Todo(_)))
-                    && self.graph.node(volume).is_some_and(|n| n.needs_mdmon())
+                    && self
+                        .graph
+                        .node(volume)
+                        .is_some_and(|n| n.needs_mdmon(ask.mend_clean))
             });
         if wanted { Mend::Todo } else { Mend::NotNeeded }
     }

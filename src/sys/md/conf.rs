@@ -202,7 +202,12 @@ fn same_uuid(one: &str, other: &str) -> bool {
 }
 
 /// Where distributions have it; mdadm reads the first it finds.
-const FILES: [&str; 2] = ["/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"];
+const FILES: [&str; 3] = [
+    // In an image of initramfs-tools this is the machine's own; of the other one IMSM arrays were taken out, for mdadm.
+    "/etc/mdadm/mdadm.conf.kept",
+    "/etc/mdadm/mdadm.conf",
+    "/etc/mdadm.conf",
+];
 
 /// Calls `each` with every line of the configuration. What cannot be read says nothing.
 fn read(root: &Root, each: &mut dyn FnMut(&Line)) {
@@ -212,9 +217,10 @@ fn read(root: &Root, each: &mut dyn FnMut(&Line)) {
         .filter(|file| found.is_none_or(|found| found == *file))
     {
         let _ = read_file(root, &path!("{file}"), each);
-        let _ = root.entries(path!("{file}.d").as_str(), |entry| {
+        let dir = path!("{}.d", file.trim_end_matches(".kept"));
+        let _ = root.entries(dir.as_str(), |entry| {
             if entry.ends_with(b".conf") && !entry.starts_with(b".") {
-                let _ = read_file(root, &path!("{file}.d/{}", Printable(entry)), each);
+                let _ = read_file(root, &path!("{dir}/{}", Printable(entry)), each);
             }
             true
         });

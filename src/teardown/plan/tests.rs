@@ -7,6 +7,7 @@ const ALL: Ask = Ask {
     native: true,
     clean: false,
     stop: true,
+    mend_clean: true,
 };
 
 fn plan(nodes: &[&str]) -> Plan {
@@ -120,6 +121,7 @@ fn what_is_only_made_clean_is_not_stopped() {
         native: false,
         clean: true,
         stop: false,
+        mend_clean: false,
     };
     p.decide(ask, &|_| true);
     let clean = Fate::Todo(Action::Clean);
@@ -135,6 +137,7 @@ fn native_arrays_and_reshapes_are_left() {
         native: false,
         clean: true,
         stop: true,
+        mend_clean: true,
     };
     p.decide(ask, &|_| true);
     assert_eq!(run(&mut p), ["stop md125", "tidy"]);
