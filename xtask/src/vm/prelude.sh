@@ -216,6 +216,43 @@ slow() {
 	fi
 }
 
+# --- The end of a machine, as systemd goes about it ---
+# enter_root DEVICE <SCRIPT: when this script has ended PID 1 leaves the initramfs for a root on DEVICE and runs that there.
+enter_root() {
+	mkdir -p /new
+	mount -t ext4 "$1" /new
+	for _d in bin sbin usr lib lib64 var case; do
+		[ ! -e "/$_d" ] || cp -a "/$_d" /new/
+	done
+	mkdir -p /new/proc /new/sys /new/dev /new/run /new/tmp /new/mnt
+	{
+		echo '. /case/prelude'
+		cat
+	} >/new/ending
+	cat >/tmp/.init <<'END'
+for d in proc sys dev run tmp; do mount --move "/$d" "/new/$d"; done
+exec switch_root /new /bin/sh -eu /ending
+END
+}
+# pivot VERB: root read-only, and its exitrd entered as PID 1.
+pivot() {
+	mount -o remount,ro / 2>/dev/null || say "root stays writable"
+	cd /run/initramfs
+	mkdir -p oldroot proc sys dev run
+	for _d in proc sys dev; do mount --rbind "/$_d" "$_d"; done
+	mount --bind /run run
+	pivot_root . oldroot
+	exec /shutdown "$1" --timeout=90000000us --log-target=kmsg </dev/console >/dev/console 2>&1
+}
+# beside SCRIPT: runs it from memory, off the root, as a process that outlives what is on that.
+beside() {
+	cp /bin/busybox /run/busybox
+	(
+		cd /run
+		exec /run/busybox sh -c "$1" </dev/null >/dev/null 2>&1
+	) &
+}
+
 # --- NVMe over fabrics, target and host in this one machine ---
 _nvmet=/sys/kernel/config/nvmet
 # nvmet_subsys NAME BACKING: a subsystem with one namespace on a block device or a file.
