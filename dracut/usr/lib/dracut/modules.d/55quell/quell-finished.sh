@@ -1,0 +1,19 @@
+#!/bin/sh
+# Asked by the initqueue whether it may end. It waits for quell as long as quell waits for disks, and as long as it has
+# patience itself.
+
+# shellcheck disable=SC2154 # hookdir is dracut's
+[ -e "$hookdir/initqueue/settled/quell.sh" ] || exit 0
+[ "${main_loop:-0}" -le $((${RDRETRY:-360} * 2 / 3)) ] || exit 0
+[ -e /run/quell/assembly ] || exit 1
+
+# A wait that has no end (quell.degraded=never) is for what else needs the array.
+decided=1
+until=
+while IFS='=' read -r key value; do
+    case $key in
+    decided) decided=$value ;;
+    until_ms) until=$value ;;
+    esac
+done < /run/quell/assembly
+[ "$decided" = 0 ] && [ -z "$until" ]
