@@ -170,10 +170,14 @@ impl Root {
                 let inside =
                     ResolveFlags::IN_ROOT | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
                 // A rename anywhere on the machine makes the kernel unsure of a `..` (openat2(2), EAGAIN).
-                let mut tries = 0..100;
+                let mut tries = 0..1000;
                 loop {
                     match rustix::fs::openat2(dir, path, flags, mode, inside) {
-                        Err(Errno::AGAIN) if tries.next().is_some() => {}
+                        Err(Errno::AGAIN) if tries.next().is_some() => {
+                            if tries.start > 100 {
+                                std::thread::sleep(core::time::Duration::from_millis(1));
+                            }
+                        }
                         other => return other,
                     }
                 }
