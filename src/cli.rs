@@ -45,7 +45,7 @@ pub enum Command {
         /// `--step` and `--final`
         part: Part,
     },
-    /// `exitrd --install`
+    /// `exitrd --install`, `exitrd --wanted`
     Exitrd(exitrd::Ask),
     /// `assemble`
     Assemble(Ask),
@@ -263,6 +263,15 @@ impl Own {
         Ok(())
     }
 
+    /// What `exitrd` is asked for.
+    fn exitrd(&self) -> Result<exitrd::Ask, Usage> {
+        match (self.install, self.wanted) {
+            (true, false) => Ok(exitrd::Ask::Install { force: self.force }),
+            (false, true) if !self.force => Ok(exitrd::Ask::Wanted),
+            _ => Err(Usage("exitrd: either --install or --wanted".into())),
+        }
+    }
+
     /// Which half of a shutdown.
     fn part(&self) -> Result<Part, Usage> {
         let last = self.last;
@@ -353,8 +362,7 @@ fn command(words: &[OsString], own: &Own) -> Result<Command, Usage> {
                 "exitrd: {} is one word too many",
                 Printable(word.as_bytes())
             ))),
-            None if own.install => Ok(Command::Exitrd(exitrd::Ask { force: own.force })),
-            None => Err(Usage("exitrd: --install is what it does".into())),
+            None => Ok(Command::Exitrd(own.exitrd()?)),
         },
         other => Err(Usage(format!(
             "{}: no such command (see --help)",

@@ -109,9 +109,13 @@ fn command(invocation: &Invocation, root: &'static Root) -> Exit {
         fit: false,
         still: false,
     };
-    let wanted = matches!(&invocation.command, Command::Assemble(ask) if ask.wanted);
+    let wanted = match &invocation.command {
+        Command::Assemble(ask) => ask.wanted,
+        Command::Exitrd(ask) => *ask == exitrd::Ask::Wanted,
+        _ => false,
+    };
     if let Some(exit) = not_now(&context, status) {
-        // What does nothing here leaves all to mdadm.
+        // What does nothing here wants nothing.
         return if wanted { Exit::Undone } else { exit };
     }
     if !may {

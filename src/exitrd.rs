@@ -8,6 +8,30 @@ mod chores;
 mod init;
 mod install;
 mod leave;
+mod wanted;
+
+use crate::context::{Context, Exit};
 
 pub(crate) use init::run as init;
-pub use install::{Ask, run};
+pub use install::{Expected, expected};
+pub use wanted::{VERSION, image};
+
+/// What `quell exitrd` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// `--install`
+    Install {
+        /// `--force`: in place of any other exitrd.
+        force: bool,
+    },
+    /// `--wanted`: whether there is to be one.
+    Wanted,
+}
+
+/// Does it.
+pub fn run(context: &Context, ask: Ask) -> Exit {
+    match ask {
+        Ask::Install { force } => install::run(context, force),
+        Ask::Wanted => wanted::run(context),
+    }
+}

@@ -1,106 +1,28 @@
 //! What the next shutdown will do, and what stands in its way.
 
+mod outlook;
+
 use crate::context::{Context, Exit};
 use crate::json::Json;
-use crate::options::{Quiesce, Stage};
+use crate::options::Stage;
 use crate::quiesce::{self, Row, Survey};
-use crate::stage::{self, Exitrd};
+use crate::sys::out;
 use crate::sys::pci::PciAddress;
-use crate::sys::{out, proc};
 use crate::text::{Millis, Printable, Text};
 
-/// The drop-in that systemd-shutdown runs.
-const DROP_IN: &str = "/usr/lib/systemd/system-shutdown/quell.shutdown";
+use outlook::{Actor, Outlook};
 
-/// Who will act at the next shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Actor {
-    Stage(Stage),
-    Kernel,
-    /// Not this machine: its devices are the host's, or the crashed kernel's.
-    Host,
-    Nobody,
-}
-
-/// One thing that stands in the way, or is worth knowing.
-type Obstacle = Text<200>;
-
-/// What was found out about the shutdown as a whole.
-struct Outlook {
-    actor: Actor,
-    obstacles: heapless::Vec<Obstacle, 12>,
-}
-
-impl Outlook {
-    fn find(context: &Context, survey: &Survey) -> Self {
-        let root = context.root;
-        let mut outlook = Self {
-            actor: Actor::Nobody,
-            obstacles: heapless::Vec::new(),
-        };
-        if !context.options.enable {
-            return outlook.because(format_args!("quell.enable=0"));
-        }
-        if context.options.quiesce == Quiesce::Off {
-            return outlook.because(format_args!("quell.quiesce=off"));
-        }
-        if let Some(why) = proc::not_ours(root) {
-            outlook.actor = Actor::Host;
-            return outlook.because(format_args!("{why}"));
-        }
-        let drop_in = root.executable(DROP_IN);
-        let exitrd = stage::exitrd(root);
-        outlook.actor = match (exitrd, drop_in) {
-            (Exitrd::Quell, _) => Actor::Stage(Stage::Exitrd),
-            (_, true) => Actor::Stage(Stage::SystemdShutdown),
-            (_, false) => Actor::Nobody,
-        };
-        match exitrd {
-            Exitrd::Quell => {}
-            Exitrd::NotExecutable => outlook.note(format_args!(
-                "/run/initramfs/shutdown cannot be executed (is /run mounted noexec?): there will be no exitrd"
-            )),
-            Exitrd::Foreign => outlook.note(format_args!(
-                "the exitrd in /run/initramfs does not hold quell (is the image older than the package?)"
-            )),
-            Exitrd::None => outlook.note(format_args!(
-                "there is no exitrd: controllers that root or another volume uses are left to the kernel"
-            )),
-        }
-        if !drop_in && exitrd != Exitrd::Quell {
-            outlook.note(format_args!(
-                "{DROP_IN} is not installed: no stage will run quell"
-            ));
-        }
-        if survey.kernel_async && context.options.quiesce == Quiesce::Auto {
-            outlook.note(format_args!(
-                "the kernel shuts devices down asynchronously itself"
-            ));
-            outlook.actor = Actor::Kernel;
-        }
-        outlook
-    }
-
-    fn because(mut self, why: core::fmt::Arguments<'_>) -> Self {
-        self.note(why);
-        self
-    }
-
-    fn note(&mut self, what: core::fmt::Arguments<'_>) {
-        let _ = self.obstacles.push(Text::of(what));
-    }
-}
-
-/// Shows it. Exit status 1 where more than one controller would go one by one.
+/// Shows it. Exit status 1 where more than one controller would go one by one, or Intel RAID volumes would go down dirty.
 pub fn run(context: &Context) -> Exit {
     let mut shown = Shown::start(context.json);
-    let survey = match quiesce::survey(context, &mut |row| shown.row(row)) {
+    let outlook = Outlook::find(context);
+    let freed = outlook.actor == Actor::Stage(Stage::Exitrd);
+    let survey = match quiesce::survey(context, freed, &mut |row| shown.row(row)) {
         Ok(survey) => survey,
         // It has said why, on standard output too.
         Err(exit) => return exit,
     };
     shown.foreign(context);
-    let outlook = Outlook::find(context, &survey);
     let one_by_one = match outlook.actor {
         Actor::Kernel | Actor::Host => 0,
         Actor::Stage(_) => survey.one_by_one,
@@ -109,7 +31,7 @@ pub fn run(context: &Context) -> Exit {
     shown.end(&survey, &outlook, one_by_one);
     match one_by_one {
         _ if survey.blind => Exit::Missing,
-        0 | 1 => Exit::Done,
+        0 | 1 if !outlook.dirty => Exit::Done,
         _ => Exit::Undone,
     }
 }
@@ -233,13 +155,13 @@ impl Shown {
                     Millis(survey.serial_ms)
                 )),
             }
-            for obstacle in &outlook.obstacles {
-                print(format_args!("  note: {obstacle}\n"));
+            for note in &outlook.notes {
+                print(format_args!("  note: {note}\n"));
             }
             return;
         };
         json.text("actor", format_args!("{who}"));
-        json.flag("helped", one_by_one <= 1);
+        json.flag("helped", one_by_one <= 1 && !outlook.dirty);
         for (key, number) in [
             ("to_be_done", done),
             ("width", survey.width),
@@ -250,8 +172,8 @@ impl Shown {
         json.number("predicted_ms", with_ms);
         json.number("serial_ms", survey.serial_ms);
         json.array("notes");
-        for obstacle in &outlook.obstacles {
-            json.item(format_args!("{obstacle}"));
+        for note in &outlook.notes {
+            json.item(format_args!("{note}"));
         }
         json.close();
         json.close();

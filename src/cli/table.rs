@@ -20,7 +20,7 @@ pub const COMMANDS: &str = "    \
               shuts down NVMe controllers that nobody uses
     quell shutdown VERB [--stage=S] [--step=STEP [--final]] [--dry-run] [--json]
               what the hooks call: teardown, then quiesce, under one deadline
-    quell exitrd --install [--force] [--dry-run] [--json]
+    quell exitrd --install|--wanted [--force] [--dry-run] [--json]
               puts quell where systemd-shutdown runs it as its last program, unless another is to be there
     quell status [--json]
               says what the next shutdown will do
@@ -51,7 +51,8 @@ pub const FLAGS: &str = "\
 --serial=S    the serial of the first DEV (again: of the second, ...), which files do not tell
 --stage=initrd, systemd-shutdown, exitrd, person
               who calls; found out where it is not given
---wanted      only say by the exit status whether quell assembles in this boot, or takes each DEV: 0, or leaves it to mdadm: 1
+--wanted      only say by the exit status: assemble: 0, quell assembles in this boot, or takes each DEV; 1, it leaves that to mdadm
+--wanted      exitrd: 0, quell wants one at the next shutdown; 1, there is nothing to do in it
 --root=DIR    use DIR/sys, DIR/proc, DIR/dev, DIR/run and DIR/etc instead of this machine's
 ";
 

@@ -13,13 +13,6 @@ use crate::path;
 use crate::sys::{Root, copy, mounts};
 use crate::text::Text;
 
-/// What `quell exitrd` is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// In place of any other exitrd.
-    pub force: bool,
-}
-
 const DIR: &str = "/run/initramfs";
 const SHUTDOWN: &str = "/run/initramfs/shutdown";
 /// By this the drop-in knows an exitrd that holds quell.
@@ -27,6 +20,37 @@ const QUELL: &str = "/run/initramfs/usr/lib/quell/quell";
 const TO_SHUTDOWN: &str = "../../../shutdown";
 /// Room for the copy, a second one while it is replaced, and what systemd makes when it pivots.
 const SIZE: &str = "8M";
+
+/// The unit that calls this when a shutdown begins.
+const UNIT: &str = "quell-exitrd.service";
+
+/// An exitrd that is made when the shutdown begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// quell itself: its unit is active, and puts it in place when it is stopped.
+    Quell,
+    /// dracut's, from the image of this boot.
+    Dracut,
+    /// finalrd's.
+    Finalrd,
+}
+
+/// The one that will be made, if nobody is before it.
+pub fn expected(root: &Root) -> Option<Expected> {
+    let found = Found::look(root);
+    match found {
+        Found { dracut: true, .. } => Some(Expected::Dracut),
+        Found { finalrd: true, .. } => Some(Expected::Finalrd),
+        _ if is_started(root, UNIT) => Some(Expected::Quell),
+        _ => None,
+    }
+}
+
+/// Whether a unit was started in this boot: systemd keeps a link for each (its src/core/unit.c, invocation ID).
+fn is_started(root: &Root, unit: &str) -> bool {
+    let link = path!("/run/systemd/units/invocation:{unit}");
+    root.read_link(link.as_str(), &mut [0; 64]).is_ok()
+}
 
 /// Whose exitrd it will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +89,16 @@ impl Found {
             )
             .is_ok()
         };
+        // Both make none where one of their own kind is there.
+        let unpacked = root.exists("/run/initramfs/bin/sh");
         Self {
             ours,
             foreign: !ours && root.executable(SHUTDOWN),
-            dracut: root.exists("/run/initramfs/.need_shutdown")
+            dracut: !unpacked
+                && root.exists("/run/initramfs/.need_shutdown")
                 && root.executable("/usr/lib/dracut/dracut-initramfs-restore"),
-            finalrd: root.executable("/usr/bin/finalrd")
+            finalrd: !unpacked
+                && root.executable("/usr/bin/finalrd")
                 && (enabled("/etc") || enabled("/usr/lib")),
         }
     }
@@ -92,8 +120,8 @@ impl Found {
 }
 
 /// Puts quell in place, or says who has it.
-pub fn run(context: &Context, ask: Ask) -> Exit {
-    let decision = Found::look(context.root).decide(ask.force);
+pub(super) fn run(context: &Context, force: bool) -> Exit {
+    let decision = Found::look(context.root).decide(force);
     if let Decision::GiveWay(to) = decision {
         context.nothing(
             Level::Info,

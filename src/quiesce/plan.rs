@@ -3,8 +3,8 @@
 use super::fate::{Fate, Selection};
 use super::order::{CONTROLLERS as PER_ORDER, Fingerprint, Order, Target};
 use crate::capability::{
-    Action, CONNECTING_BOUND_MS, Class, FABRICS_PREDICTED_MS, Facts, Left, Policy, hold_bound_ms,
-    job_bound_ms, judge, shutdown_bound_ms, too_few,
+    Action, CONNECTING_BOUND_MS, Class, FABRICS_PREDICTED_MS, Facts, Left, Policy, Transport,
+    hold_bound_ms, job_bound_ms, judge, shutdown_bound_ms, too_few,
 };
 use crate::pool::{Bounds, MESSAGE};
 use crate::schedule::Item;
@@ -204,6 +204,15 @@ impl Plan {
         *fate = Fate::Left(Left::HasVfs { n: 1 });
         let job = self.job_of.get(at).filter(|job| **job != NONE);
         Some((at, job.map(|job| u32::from(*job))))
+    }
+
+    /// Has what is in use done too: by then nothing uses it.
+    pub(super) fn free(&mut self) {
+        for (fate, c) in self.fates.iter_mut().zip(self.inventory.controllers()) {
+            if matches!(fate, Fate::Busy(_)) && c.transport == Transport::Pcie {
+                *fate = Fate::Todo(Action::Unbind);
+            }
+        }
     }
 
     /// Makes the jobs, with what they are expected to take.

@@ -63,8 +63,13 @@ pub struct Survey {
 
 /// Looks at the machine as a hook would, and tells each controller's row.
 ///
-/// More than one table of controllers is told in further passes, as they would be done.
-pub fn survey(context: &Context, each: &mut dyn FnMut(&Row<'_>)) -> Result<Survey, Exit> {
+/// More than one table of controllers is told in further passes, as they would be done. `freed`: it happens when all that uses
+/// a controller has ended.
+pub fn survey(
+    context: &Context,
+    freed: bool,
+    each: &mut dyn FnMut(&Row<'_>),
+) -> Result<Survey, Exit> {
     let Ok(mut tables) = TABLES.lock() else {
         return Err(Exit::Missing);
     };
@@ -80,11 +85,15 @@ pub fn survey(context: &Context, each: &mut dyn FnMut(&Row<'_>)) -> Result<Surve
     let mut next = Some(0);
     while let Some(from) = next {
         next = run.scan(from)?;
+        let several = freed && run.plan.inventory.controllers().len() > 1;
         run.look(
             Selection::All,
             Look::AskAll,
-            next.is_some() || survey.controllers > 0,
+            next.is_some() || survey.controllers > 0 || several,
         );
+        if freed {
+            run.plan.free();
+        }
         run.add_to(&mut survey);
         rows(context.root, run.plan, run.timeouts, each);
     }

@@ -154,6 +154,14 @@ pub struct Array {
     pub degraded: u32,
 }
 
+impl Array {
+    /// A volume whose metadata mdmon keeps: it has a clean and a dirty state. RAID0 and linear have none.
+    pub fn is_redundant(&self) -> bool {
+        matches!(self.version, Version::Volume { .. })
+            && !matches!(self.level.as_str(), "raid0" | "linear")
+    }
+}
+
 /// A disk in an array.
 #[derive(Clone, Debug)]
 pub struct Member {

@@ -45,9 +45,7 @@ impl Node {
     pub(super) fn new(array: Array, label: Text<40>) -> Self {
         let kind = match &array.version {
             Version::Container(_) => Kind::Container,
-            Version::Volume { .. } if matches!(array.level.as_str(), "raid0" | "linear") => {
-                Kind::Plain
-            }
+            Version::Volume { .. } if !array.is_redundant() => Kind::Plain,
             Version::Volume { .. } => Kind::Redundant,
             Version::None | Version::Native(_) | Version::Other => Kind::Native,
         };
