@@ -2,7 +2,7 @@
 
 use super::Wanted;
 use super::tally::Tally;
-use crate::vm::{self, Case};
+use crate::vm::{self, Case, Outcome};
 use anyhow::{Result, bail};
 
 /// The kernel of the quick run, where a case can run on it.
@@ -43,7 +43,11 @@ fn takes(wanted: &Wanted, case: &Case) -> bool {
 }
 
 fn one(case: &Case, kernel: &str) -> Result<String> {
-    let outcome = vm::run_case(case, kernel, false)?;
+    told(vm::run_case(case, kernel, false)?)
+}
+
+/// A failure is told with the end of the console.
+pub(super) fn told(outcome: Outcome) -> Result<String> {
     if outcome.failures.is_empty() {
         return Ok(String::new());
     }

@@ -1,6 +1,6 @@
 //! What a case says must be seen, against what the boots gave.
 
-use super::case::{Case, End};
+use super::case::End;
 use super::console::Line;
 use super::qemu::{Boot, Exit, SCRIPT_END};
 use anyhow::{Result, bail, ensure};
@@ -41,7 +41,7 @@ pub(crate) struct See {
 
 impl See {
     /// Finds what can never be meant.
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let kinds = [
             self.re.is_some(),
             self.absent.is_some(),
@@ -194,8 +194,24 @@ fn seconds(boots: &[&Boot], from: &str, to: &str) -> Result<f64> {
     bail!("no line matches /{from}/ with one that matches /{to}/ after it")
 }
 
-/// Everything that is wrong with what a case's boots gave.
-pub(crate) fn failures(case: &Case, boots: &[Boot]) -> Vec<String> {
+/// Finds checks that can never be meant, or none at all, and words of `allow` that are not known.
+pub(crate) fn validate(see: &[See], allow: &[String]) -> Result<()> {
+    ensure!(!see.is_empty(), "it checks nothing: a `[[see]]` is wanted");
+    for see in see {
+        see.validate()?;
+    }
+    for word in allow {
+        ensure!(
+            ["aborted", "panic", "trace"].contains(&word.as_str()),
+            "`allow` knows aborted, panic and trace, not {word}"
+        );
+    }
+    Ok(())
+}
+
+/// Everything that is wrong with what a case's boots gave: each ends as `end` says, says nothing that `allow` does not allow,
+/// and all of `see` is seen.
+pub(crate) fn failures(end: End, allow: &[String], see: &[See], boots: &[Boot]) -> Vec<String> {
     let mut failures = Vec::new();
     for (n, boot) in boots.iter().enumerate() {
         let mut fail = |text: String| {
@@ -205,7 +221,7 @@ pub(crate) fn failures(case: &Case, boots: &[Boot]) -> Vec<String> {
                 text
             })
         };
-        let wanted = match case.end {
+        let wanted = match end {
             End::Script => Exit::Script,
             End::Reset => Exit::Reset,
             End::Poweroff => Exit::PowerOff,
@@ -229,7 +245,7 @@ pub(crate) fn failures(case: &Case, boots: &[Boot]) -> Vec<String> {
             ),
             ("never", r"^quell-case: (FAIL|cannot)"),
         ] {
-            if case.allow.iter().any(|allowed| allowed == word) {
+            if allow.iter().any(|allowed| allowed == word) {
                 continue;
             }
             let Ok(pattern) = Regex::new(pattern) else {
@@ -241,8 +257,7 @@ pub(crate) fn failures(case: &Case, boots: &[Boot]) -> Vec<String> {
         }
     }
     failures.extend(
-        case.see
-            .iter()
+        see.iter()
             .filter_map(|see| see.check(boots).err())
             .map(|error| format!("{error:#}")),
     );

@@ -105,7 +105,7 @@ pub(super) fn modules(drives: &[Drive]) -> Vec<String> {
 }
 
 /// QEMU's arguments for the drives that are there in the `boot`-th boot, their files in `disks` made where there are none.
-pub(super) fn arguments(drives: &[Drive], disks: &Path, boot: usize) -> Result<Vec<String>> {
+pub(crate) fn arguments(drives: &[Drive], disks: &Path, boot: usize) -> Result<Vec<String>> {
     let mut bus = Bus::default();
     let each = drives
         .iter()
@@ -138,18 +138,23 @@ impl Bus {
         self.arguments.extend([option.to_owned(), value]);
     }
 
-    /// A file for each namespace.
+    /// A file for each namespace: a copy on write where there is one, else an empty disk.
     fn backends(&mut self, disks: &Path, number: usize, drive: &Drive) -> Result<()> {
         for namespace in 1..=drive.namespaces {
             let id = format!("d{number}n{namespace}");
-            let file = disks.join(format!("{id}.raw"));
+            let copy = disks.join(format!("{id}.qcow2"));
+            let (file, format) = if copy.exists() {
+                (copy, "qcow2")
+            } else {
+                (disks.join(format!("{id}.raw")), "raw")
+            };
             if !file.exists() {
                 fs::File::create(&file)?.set_len(drive.mib << 20)?;
             }
             let place = file.display();
             self.add(
                 "-drive",
-                format!("if=none,id={id},file={place},format=raw,cache=unsafe"),
+                format!("if=none,id={id},file={place},format={format},cache=unsafe"),
             );
         }
         Ok(())

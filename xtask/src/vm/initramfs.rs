@@ -11,7 +11,7 @@ use std::process::Command;
 
 const INIT: &str = include_str!("init.sh");
 /// What every script may call.
-pub(super) const PRELUDE: &str = include_str!("prelude.sh");
+pub(crate) const PRELUDE: &str = include_str!("prelude.sh");
 
 /// What every VM can load. Whatever else these need comes along.
 const MODULES: &[&str] = &[
@@ -208,7 +208,7 @@ impl Archive {
 }
 
 /// A `lib/modules` tree with the default modules and `extra`, plain and with what modprobe needs, kept in the cache.
-fn module_tree(kernel: &Kernel, extra: &[String]) -> Result<PathBuf> {
+pub(crate) fn module_tree(kernel: &Kernel, extra: &[String]) -> Result<PathBuf> {
     let dep = fs::read_to_string(kernel.modules.join("modules.dep"))?;
     let builtin = fs::read_to_string(kernel.modules.join("modules.builtin"))?;
     let by_name: BTreeMap<String, (&str, Vec<&str>)> = dep

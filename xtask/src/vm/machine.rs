@@ -171,35 +171,13 @@ impl Machine {
         } else {
             " printk.devkmsg=on"
         };
-        let cmdline = format!(
-            "console=ttyS0 loglevel=7 printk.time=1{devkmsg} panic=-1 oops=panic mitigations=off nokaslr \
-             random.trust_cpu=on tsc=nowatchdog nvme_core.multipath=Y{}",
-            self.append
-        );
-        [
-            // TCG even where /dev/kvm is there: it is the same everywhere, and nested KVM does not serve stock kernels.
-            "-accel",
-            "tcg,thread=multi",
-            "-machine",
-            "q35",
-            "-cpu",
-            "max",
-            "-smp",
-            &self.cpus.to_string(),
-            "-m",
-            &format!("{}M", self.memory_mib),
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-kernel",
-            &self.kernel.image.display().to_string(),
-            "-initrd",
-            &initramfs.display().to_string(),
-            "-append",
-            &cmdline,
-        ]
-        .map(str::to_owned)
-        .to_vec()
+        let words = format!("{devkmsg}{}", self.append);
+        qemu::arguments(
+            self.cpus,
+            self.memory_mib,
+            &self.kernel.image,
+            initramfs,
+            &words,
+        )
     }
 }

@@ -12,7 +12,7 @@ mod initramfs;
 mod machine;
 mod qemu;
 #[cfg(test)]
-mod shell;
+pub(crate) mod shell;
 mod stale;
 
 use crate::setup::KERNELS;
@@ -22,14 +22,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-pub(crate) use case::Case;
+pub(crate) use case::{Case, End, read};
+pub(crate) use checks::{See, failures, validate};
 pub(crate) use console::Line;
+pub(crate) use initramfs::{PRELUDE, module_tree};
 #[allow(unused_imports, reason = "what demo and bench stand on")]
 pub(crate) use {
     console::Event,
-    drives::{Drive, Kind},
+    drives::{Drive, Kind, arguments as drive_arguments},
     machine::Machine,
-    qemu::{Boot, Exit},
+    qemu::{Boot, Exit, arguments as base_arguments, run as run_qemu},
 };
 
 /// What running a case on a kernel came to.
@@ -58,21 +60,35 @@ pub(crate) fn all_cases() -> Result<Vec<Case>> {
 
 /// Runs a case on a kernel; with `live` its console is shown as it comes.
 pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome> {
-    let start = Instant::now();
     let mut machine = case.machine(kernel)?;
     if case.quell {
         machine = machine.quell(&crate::build::quell()?);
     }
+    outcome(
+        &format!("vm/{}-{kernel}", case.name),
+        live,
+        || boots(case, &machine, live),
+        |boots| checks::failures(case.end, &case.allow, &case.see, boots),
+    )
+}
+
+/// What `boots` came to, as `judge` sees it. The console is kept as target/NAME.log where something was wrong, or `live`.
+pub(crate) fn outcome(
+    name: &str,
+    live: bool,
+    boots: impl Fn() -> Result<Vec<Boot>>,
+    judge: impl FnOnce(&[Boot]) -> Vec<String>,
+) -> Result<Outcome> {
+    let start = Instant::now();
     let mut attempt = 1;
     let boots = loop {
-        let boots = boots(case, &machine, live)?;
+        let boots = boots()?;
         if attempt == qemu::ATTEMPTS || !boots.iter().any(Boot::is_emulators_fault) {
             break boots;
         }
         eprintln!("vm: the emulator itself went wrong (int3), so once more");
         attempt += 1;
     };
-    let failures = checks::failures(case, &boots);
     let lines: Vec<String> = boots
         .iter()
         .enumerate()
@@ -87,18 +103,17 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
         })
         .collect();
     let mut outcome = Outcome {
-        failures,
+        failures: judge(&boots),
         wall: start.elapsed(),
         log: None,
         tail: Vec::new(),
     };
-    let dir = target_dir().join("vm");
-    let log = dir.join(format!("{}-{kernel}.log", case.name));
+    let log = target_dir().join(format!("{name}.log"));
     if outcome.failures.is_empty() && !live {
         // A log that is there is a failure's.
         let _ = fs::remove_file(log);
     } else {
-        fs::create_dir_all(&dir)?;
+        fs::create_dir_all(log.parent().unwrap_or(&log))?;
         fs::write(&log, lines.join("\n") + "\n")
             .with_context(|| format!("cannot write {}", log.display()))?;
         outcome.log = Some(log);
@@ -199,7 +214,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             }
             let outcome = run_case(case, on, true)?;
             failed += usize::from(!outcome.failures.is_empty());
-            report(case, on, &outcome);
+            report(&format!("vm {} on {on}", case.name), &case.title, &outcome);
         }
     }
     if failed > 0 {
@@ -222,20 +237,17 @@ pub(crate) fn names(case: &Case, pattern: &str) -> bool {
     case.name.contains(pattern)
 }
 
-/// One line for a pass; for a failure what was wrong and the end of the console.
-pub(crate) fn report(case: &Case, kernel: &str, outcome: &Outcome) {
+/// One line for a pass of the run WHAT; for a failure what was wrong and the end of the console.
+pub(crate) fn report(what: &str, title: &str, outcome: &Outcome) {
     let seconds = outcome.wall.as_secs_f64();
     if outcome.failures.is_empty() {
-        println!("vm {} on {kernel}: ok, {seconds:.0} s", case.name);
+        println!("{what}: ok, {seconds:.0} s");
         return;
     }
     for line in &outcome.tail {
         println!("    {line}");
     }
-    println!(
-        "vm {} on {kernel}: FAILED, {seconds:.0} s ({})",
-        case.name, case.title
-    );
+    println!("{what}: FAILED, {seconds:.0} s ({title})");
     for failure in &outcome.failures {
         println!("    {failure}");
     }

@@ -76,6 +76,45 @@ impl Drop for Running {
     }
 }
 
+/// What every VM is started with: a kernel with its initramfs, and `words` for its command line.
+pub(crate) fn arguments(
+    cpus: u32,
+    memory_mib: u32,
+    kernel: &Path,
+    initramfs: &Path,
+    words: &str,
+) -> Vec<String> {
+    let cmdline = format!(
+        "console=ttyS0 loglevel=7 printk.time=1 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on \
+         tsc=nowatchdog nvme_core.multipath=Y {words}"
+    );
+    [
+        // TCG even where /dev/kvm is there: it is the same everywhere, and nested KVM does not serve stock kernels.
+        "-accel",
+        "tcg,thread=multi",
+        "-machine",
+        "q35",
+        "-cpu",
+        "max",
+        "-smp",
+        &cpus.to_string(),
+        "-m",
+        &format!("{memory_mib}M"),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-kernel",
+        &kernel.display().to_string(),
+        "-initrd",
+        &initramfs.display().to_string(),
+        "-append",
+        &cmdline,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
 /// Starts QEMU with `arguments` and waits for the end of the boot, at most `timeout`.
 pub(crate) fn run(
     arguments: &[String],

@@ -8,15 +8,27 @@ use std::process::Command;
 
 #[test]
 fn the_cases_scripts_are_clean() -> Result<()> {
+    let mut scripts = Vec::new();
+    for case in all_cases()? {
+        for (n, script) in case.scripts().iter().enumerate() {
+            scripts.push((
+                format!("{}.{}", case.name, n + 1),
+                format!("{PRELUDE}{script}"),
+            ));
+        }
+    }
+    check(&scripts)
+}
+
+/// What shellcheck has to say of scripts, by name, is an error.
+pub(crate) fn check(scripts: &[(String, String)]) -> Result<()> {
     setup::host(Need::Test)?;
     let dir = tempfile::tempdir()?;
     let mut files = Vec::new();
-    for case in all_cases()? {
-        for (n, script) in case.scripts().iter().enumerate() {
-            let file = dir.path().join(format!("{}.{}.sh", case.name, n + 1));
-            fs::write(&file, format!("{PRELUDE}{script}"))?;
-            files.push(file);
-        }
+    for (name, text) in scripts {
+        let file = dir.path().join(format!("{name}.sh"));
+        fs::write(&file, text)?;
+        files.push(file);
     }
     let out = Command::new("shellcheck")
         // What a case does not use of the prelude is no fault.
