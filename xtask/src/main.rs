@@ -5,6 +5,7 @@
 //! | `build` | the shipped binary, checked for size |
 //! | `test [--all] [PATTERN]` | every kind of test; the closing line counts them |
 //! | `vm [--kernel 6.1\|6.12] CASE` | one VM case, its console shown live |
+//! | `machine [--on USERLAND] CASE` | one case on whole Debian machines, live as well |
 //! | `differential [NAME]` | what quell assembles, judged by mdadm |
 //! | `demo` | the main job where people can watch it |
 //! | `bench` | the figures of BENCHMARKS.md |
@@ -17,6 +18,7 @@ mod demo;
 mod differential;
 mod docs;
 mod install;
+mod machines;
 mod native;
 mod setup;
 mod test;
@@ -31,13 +33,14 @@ fn main() -> ExitCode {
         Some("build") => build::run(rest),
         Some("test") => test::run(rest),
         Some("vm") => vm::run(rest),
+        Some("machine") => machines::run(rest),
         Some("differential") => differential::run(rest),
         Some("demo") => demo::run(rest),
         Some("bench") => bench::run(rest),
         Some("install") => install::run(rest),
         Some("setup") => setup::run(rest),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask build|test|vm|differential|demo|bench|install|setup (see xtask/src/main.rs)"
+            "usage: cargo xtask build|test|vm|machine|differential|demo|bench|install|setup (see xtask/src/main.rs)"
         )),
     };
     match done {

@@ -9,6 +9,7 @@ pub(crate) mod elf;
 mod kernels;
 mod md_wait;
 mod mdadm;
+mod userland;
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ pub(crate) use apt::{Suite, unpacked, unpacked_alone};
 pub(crate) use kernels::{KERNELS, Kernel, kernel};
 pub(crate) use md_wait::md_with_wait;
 pub(crate) use mdadm::mdadm;
+pub(crate) use userland::{Generator, Userland, userland, userlands};
 
 /// What a command is about to do, and so which tools it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

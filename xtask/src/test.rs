@@ -5,6 +5,7 @@
 
 mod b44;
 mod differential;
+mod machines;
 mod rust;
 mod shell;
 mod source;
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     rust::run(&wanted, &mut tally);
     vm::run(&wanted, &mut tally);
+    machines::run(&wanted, &mut tally);
     differential::run(&wanted, &mut tally);
     tally.close()
 }

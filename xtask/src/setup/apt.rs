@@ -86,6 +86,11 @@ impl Apt {
         checked(self.get().args(["-q", "update"]))
     }
 
+    /// Its sources.list, for a tool that has an apt of its own.
+    pub(crate) fn sources(&self) -> PathBuf {
+        self.config.with_file_name("sources.list")
+    }
+
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         command.env("APT_CONFIG", &self.config);

@@ -1,0 +1,116 @@
+//! A case: one TOML file below `tests/machines/` with the userlands it runs on, what runs in each boot and what must be seen.
+
+use crate::setup;
+use crate::vm::{self, Boot, End, See};
+use anyhow::{Result, bail};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// One case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    /// The file's name without `.case`.
+    #[serde(skip)]
+    pub(crate) name: String,
+    /// What it shows.
+    pub(crate) title: String,
+    /// The userlands on which the quick run takes it.
+    #[serde(default)]
+    pub(crate) quick: Vec<String>,
+    /// The userlands it runs on; all of them where it says nothing.
+    #[serde(default)]
+    userlands: Vec<String>,
+    /// Debian packages that its userlands have beside what all have.
+    #[serde(default)]
+    pub(crate) packages: Vec<String>,
+    /// Whether quell is installed.
+    #[serde(default = "yes")]
+    pub(crate) package: bool,
+    /// More words for the kernel command line.
+    #[serde(default)]
+    pub(crate) append: String,
+    /// Seconds for each boot.
+    #[serde(default = "default_timeout")]
+    timeout: u64,
+    /// How every boot must end.
+    end: End,
+    /// What runs in each boot when all else is up.
+    pub(crate) boot: Vec<String>,
+    /// What is usually a failure and is wanted here: `aborted`, `panic`, `trace`.
+    #[serde(default)]
+    allow: Vec<String>,
+    /// What must be seen. Empty is a failure.
+    #[serde(default)]
+    see: Vec<See>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_timeout() -> u64 {
+    400
+}
+
+impl Case {
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut case: Self = toml::from_str(text)?;
+        name.clone_into(&mut case.name);
+        if case.boot.is_empty() {
+            bail!("it needs a `boot`");
+        }
+        vm::validate(&case.see, &case.allow)?;
+        let known: Vec<String> = setup::userlands().collect();
+        for name in case.userlands.iter().chain(&case.quick) {
+            if !known.contains(name) {
+                bail!("no userland {name}; there are {}", known.join(", "));
+            }
+        }
+        Ok(case)
+    }
+
+    /// The userlands it runs on.
+    pub(crate) fn userlands(&self) -> Vec<String> {
+        if self.userlands.is_empty() {
+            setup::userlands().collect()
+        } else {
+            self.userlands.clone()
+        }
+    }
+
+    /// How long one boot may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
+    /// Everything that is wrong with what its boots gave.
+    pub(crate) fn failures(&self, boots: &[Boot]) -> Vec<String> {
+        vm::failures(self.end, &self.allow, &self.see, boots)
+    }
+}
+
+/// Every case, by name.
+pub(crate) fn all() -> Result<Vec<Case>> {
+    vm::read("tests/machines", Case::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_checks_nothing_or_runs_nowhere_is_refused() {
+        let text = "title = \"x\"\nend = \"reset\"\nboot = [\"true\"]\n";
+        let see = "[[see]]\nre = \"y\"\n";
+        assert!(Case::parse("x", text).is_err());
+        assert!(Case::parse("x", &format!("{text}{see}")).is_ok());
+        assert!(Case::parse("x", &format!("{text}quick = [\"hurd\"]\n{see}")).is_err());
+    }
+
+    #[test]
+    fn every_case_can_be_read() -> Result<()> {
+        assert!(!all()?.is_empty());
+        Ok(())
+    }
+}

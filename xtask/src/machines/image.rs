@@ -1,0 +1,181 @@
+//! A machine that can be booted: a userland with its layers as the root file system on the members, and its initramfs.
+
+use super::boot::overlay;
+use super::disks::{DRIVES, Disks, KERNEL, MEMBERS, ROOT_MIB, disks};
+use super::kept::kept;
+use super::layers;
+use crate::setup::{self, Generator, Kernel, Userland, checked, digest};
+use crate::vm;
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root file system's own UUID.
+pub(super) const ROOT_UUID: &str = "0d1e2f30-4152-4637-8899-aabbccddeeff";
+
+const SCRIPT: &str = include_str!("image.sh");
+
+/// What is written at once, or left a hole.
+const BLOCK: usize = 64 << 10;
+
+/// What a whole machine loads beside what every VM has.
+const MODULES: [&str; 10] = [
+    "autofs4",
+    "dm-crypt",
+    "dm-snapshot",
+    "dm-mirror",
+    "efivarfs",
+    "fuse",
+    "qemu_fw_cfg",
+    "xts",
+    "algif_skcipher",
+    "aesni_intel",
+];
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    pub(super) kernel: Kernel,
+    pub(super) initrd: PathBuf,
+    /// The words by which this initramfs takes up the root's array.
+    pub(super) cmdline: String,
+    disks: Disks,
+    dir: PathBuf,
+}
+
+/// The machine of a userland that has `more` packages, with quell's `package` or without, made where it is not there as it
+/// would be made now.
+pub(super) fn image(userland: &str, package: bool, more: &[String]) -> Result<Image> {
+    setup::host(setup::Need::Vm)?;
+    setup::packages(&[(
+        "qemu-utils",
+        "makes copies on write of the machines' drives",
+    )])?;
+    let userland = setup::userland(userland, more)?;
+    let kernel = setup::kernel(KERNEL)?;
+    let disks = disks()?;
+    let modules = vm::module_tree(&kernel, &MODULES.map(str::to_owned))?;
+    let over = tempfile::tempdir()?;
+    layers::machine(over.path(), &kernel, &disks)?;
+    if package {
+        layers::package(over.path())?;
+    }
+    let name = format!(
+        "{}{}{}",
+        userland.name,
+        if package { "-quell" } else { "" },
+        more.iter()
+            .map(|name| format!("+{name}"))
+            .collect::<String>()
+    );
+    let key = digest(
+        format!(
+            "{SCRIPT}{userland:?}{modules:?}{disks:?}{:016x}",
+            contents(over.path())?
+        )
+        .as_bytes(),
+    );
+    let dir = kept(&name, key, |dir| {
+        eprintln!("machines: making {name}");
+        make(dir, &userland, &kernel, &[&modules, over.path()])?;
+        members(dir, &disks)
+    })?;
+    let cmdline = match userland.generator {
+        Generator::Dracut => format!("rd.md.uuid={}", disks.container()?),
+        Generator::InitramfsTools => String::new(),
+    };
+    Ok(Image {
+        kernel,
+        initrd: dir.join("initrd"),
+        cmdline,
+        disks,
+        dir,
+    })
+}
+
+/// Runs the script, as root of a namespace where it is not root anyhow.
+fn make(dir: &Path, userland: &Userland, kernel: &Kernel, layers: &[&Path]) -> Result<()> {
+    let script = dir.join("image.sh");
+    fs::write(&script, SCRIPT)?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork"]);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user", "--map-auto"]);
+    }
+    command.arg("sh").arg(&script).arg(dir).arg(&userland.tar);
+    command.args([kernel.version.as_str(), &ROOT_MIB.to_string(), ROOT_UUID]);
+    command.arg(userland.generator.command(&kernel.version));
+    checked(command.args(layers)).with_context(|| format!("making {}", dir.display()))
+}
+
+/// The members with the root on them: its file grown to a member's size, with all that mdadm and the second volume have behind
+/// it. Two halves of a mirror are alike to the last byte, so it is one file for both.
+fn members(dir: &Path, disks: &Disks) -> Result<()> {
+    let root = dir.join("root.raw");
+    let halves: Vec<Vec<u8>> = (0..MEMBERS)
+        .map(|number| behind_root(&disks.file(number)))
+        .collect::<Result<_>>()?;
+    ensure!(
+        halves.windows(2).all(|pair| pair.first() == pair.last()),
+        "mdadm has written different things to the halves of a mirror"
+    );
+    let half = halves.first().context("no member")?;
+    let file = File::options().write(true).open(&root)?;
+    let start = ROOT_MIB << 20;
+    file.set_len(start + u64::try_from(half.len())?)?;
+    for (n, block) in half.chunks(BLOCK).enumerate() {
+        if block.iter().any(|byte| *byte != 0) {
+            file.write_all_at(block, start + u64::try_from(n * BLOCK)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a member has behind the volume that is the root.
+fn behind_root(file: &Path) -> Result<Vec<u8>> {
+    let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start(ROOT_MIB << 20))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Image {
+    /// Copies on write of all drives, in `disks`.
+    pub(super) fn overlay(&self, disks: &Path) -> Result<()> {
+        for number in 0..DRIVES {
+            let base = if number < MEMBERS {
+                self.dir.join("root.raw")
+            } else {
+                self.disks.file(number)
+            };
+            overlay(&base, &disks.join(format!("d{number}n1.qcow2")))?;
+        }
+        Ok(())
+    }
+}
+
+/// A digest of all files below a folder: names, modes, contents.
+fn contents(dir: &Path) -> Result<u64> {
+    let mut list: Vec<PathBuf> = fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    list.sort();
+    let mut text = Vec::new();
+    for path in list {
+        let meta = path.symlink_metadata()?;
+        let what = if meta.is_dir() {
+            contents(&path)?
+        } else if meta.is_symlink() {
+            digest(fs::read_link(&path)?.as_os_str().as_encoded_bytes())
+        } else {
+            digest(&fs::read(&path)?)
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        text.extend(format!("{name} {:o} {what:016x}\n", meta.permissions().mode()).into_bytes());
+    }
+    Ok(digest(&text))
+}
