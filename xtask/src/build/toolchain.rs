@@ -48,6 +48,9 @@ impl fmt::Display for Std {
 const OWN_STD: &[&str] = &[
     "-Zbuild-std=std,panic_abort",
     "-Zbuild-std-features=optimize_for_size",
+    // Where it was built is nobody's business, and of no use anywhere else.
+    "-Ztrim-paths",
+    "--config=profile.release.trim-paths=true",
 ];
 
 /// rustup's source of std where it is there or can be had, else Debian's.
