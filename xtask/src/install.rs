@@ -54,8 +54,13 @@ impl Entry {
     }
 }
 
-/// Files that say something, by their names in the tree.
-const TEXTS: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+/// Files that say something, by their names in the tree. Debian asks for the last.
+const TEXTS: [&str; 4] = [
+    "README.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "doc/copyright",
+];
 
 /// From the moment these are there, shutdowns go through quell.
 const DROP_INS: &str = "usr/lib/systemd/system-shutdown/";
@@ -70,19 +75,24 @@ pub(crate) fn list(tree: &Path, binary: &Path) -> Result<Vec<Entry>> {
             what: What::File(read(binary)?, true),
         },
         Entry::link("usr/sbin/quell", "../lib/quell/quell"),
-        // zsh of Debian looks here only.
-        Entry::link(
-            "usr/share/zsh/vendor-completions/_quell",
-            "../site-functions/_quell",
-        ),
     ];
-    for name in TEXTS {
-        let bytes = read(&tree.join(name))?;
+    for text in TEXTS {
+        let bytes = read(&tree.join(text))?;
+        let name = text.trim_start_matches("doc/");
         list.push(Entry::file(&format!("usr/share/doc/quell/{name}"), bytes));
     }
+    list.push(Entry::file(
+        "usr/share/doc/quell/changelog.gz",
+        docs::gzip(&read(&tree.join("doc/changelog"))?)?,
+    ));
     for (to, bytes) in docs::all(tree)? {
         list.push(Entry::file(to, bytes));
     }
+    // Debian's zsh looks here only.
+    list.push(Entry::link(
+        "usr/share/zsh/vendor-completions/_quell",
+        "../site-functions/_quell",
+    ));
     for folder in names(tree)?.iter().map(|name| tree.join(name)) {
         // Such a folder is laid out as it is installed.
         if folder.join("usr").is_dir() {
@@ -129,7 +139,14 @@ fn walk(folder: &Path, to: &str, list: &mut Vec<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// Puts the entries below `destdir` and says what it did.
+/// What has been put below a folder.
+pub(crate) fn below(folder: &Path) -> Result<Vec<Entry>> {
+    let mut list = Vec::new();
+    walk(folder, "", &mut list)?;
+    Ok(list)
+}
+
+/// Puts the entries below `destdir`.
 pub(crate) fn install(list: &[Entry], destdir: &Path) -> Result<()> {
     fs::create_dir_all(destdir).with_context(|| format!("cannot make {}", destdir.display()))?;
     let root = fs::canonicalize(destdir)?;
@@ -139,7 +156,6 @@ pub(crate) fn install(list: &[Entry], destdir: &Path) -> Result<()> {
             What::File(bytes, _) => write(bytes, &place, entry.mode())?,
             What::Link(target) => replace(&place, |new| Ok(symlink(target, new)?))?,
         }
-        println!("/{}", entry.to);
     }
     Ok(())
 }
@@ -203,7 +219,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("usage: cargo xtask install --destdir DIR (the running system is --destdir /)");
     };
     let list = list(&build::root(), &build::quell()?)?;
-    install(&list, Path::new(destdir))
+    install(&list, Path::new(destdir))?;
+    for entry in &list {
+        println!("/{}", entry.to);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -237,8 +257,7 @@ mod tests {
             assert_eq!(fs::canonicalize(usr.join(link)).unwrap(), real, "{link}");
         }
         assert_eq!(mode(&usr.join("share/doc/quell/LICENSE-MIT")), 0o644);
-        let mut installed = Vec::new();
-        walk(&to.path().join("new"), "", &mut installed).unwrap();
+        let mut installed = below(&to.path().join("new")).unwrap();
         let mut list = entries();
         list.sort_by(|a, b| a.to.cmp(&b.to));
         installed.sort_by(|a, b| a.to.cmp(&b.to));
@@ -270,9 +289,7 @@ mod tests {
             fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
         symlink("run", dir.join("link")).unwrap();
-        let mut list = Vec::new();
-        walk(from.path(), "", &mut list).unwrap();
-        install(&list, to.path()).unwrap();
+        install(&below(from.path()).unwrap(), to.path()).unwrap();
         let dir = to.path().join("usr/share");
         assert_eq!(mode(&dir.join("run")), 0o755);
         assert_eq!(mode(&dir.join("read")), 0o644);

@@ -10,12 +10,14 @@
 //! | `demo` | the main job where people can watch it |
 //! | `bench` | the figures of BENCHMARKS.md |
 //! | `install --destdir DIR` | what a package holds, laid out as it is installed |
+//! | `dist` | a .deb and an .rpm of the same |
 //! | `setup` | what the others call first: the tools and the cache |
 
 mod bench;
 mod build;
 mod demo;
 mod differential;
+mod dist;
 mod docs;
 mod install;
 mod machines;
@@ -38,9 +40,10 @@ fn main() -> ExitCode {
         Some("demo") => demo::run(rest),
         Some("bench") => bench::run(rest),
         Some("install") => install::run(rest),
+        Some("dist") => dist::run(rest),
         Some("setup") => setup::run(rest),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask build|test|vm|machine|differential|demo|bench|install|setup (see xtask/src/main.rs)"
+            "usage: cargo xtask build|test|vm|machine|differential|demo|bench|install|dist|setup (see xtask/src/main.rs)"
         )),
     };
     match done {
