@@ -36,6 +36,7 @@ use plan::{Plan, Timeouts};
 use report::Tally;
 
 pub use fate::Name;
+pub use plan::By;
 pub use survey::{Row, Survey, foreign, survey};
 
 /// What is kept of one run: far too large for a stack, and nothing may be allocated.

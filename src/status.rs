@@ -5,7 +5,7 @@ mod outlook;
 use crate::context::{Context, Exit};
 use crate::json::Json;
 use crate::options::Stage;
-use crate::quiesce::{self, Row, Survey};
+use crate::quiesce::{self, By, Row, Survey};
 use crate::sys::out;
 use crate::sys::pci::PciAddress;
 use crate::text::{Millis, Printable, Text};
@@ -16,8 +16,12 @@ use outlook::{Actor, Outlook};
 pub fn run(context: &Context) -> Exit {
     let mut shown = Shown::start(context.json);
     let outlook = Outlook::find(context);
-    let freed = outlook.actor == Actor::Stage(Stage::Exitrd);
-    let survey = match quiesce::survey(context, freed, &mut |row| shown.row(row)) {
+    let by = match outlook.actor {
+        Actor::Stage(Stage::Exitrd) => By::Exitrd,
+        Actor::Stage(_) => By::Hooks,
+        Actor::Kernel | Actor::Host | Actor::Nobody => By::Now,
+    };
+    let survey = match quiesce::survey(context, by, &mut |row| shown.row(row)) {
         Ok(survey) => survey,
         // It has said why, on standard output too.
         Err(exit) => return exit,

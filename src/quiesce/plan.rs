@@ -11,6 +11,17 @@ use crate::schedule::Item;
 use crate::sys::nvme::{CONTROLLERS, Controller, Inventory};
 use crate::sys::pci::PciAddress;
 
+/// When it is to happen, which decides what is in use then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// At once.
+    Now,
+    /// When systemd-shutdown runs its hooks: all is unmounted but root, and what that stands on.
+    Hooks,
+    /// When the exitrd has left the old root.
+    Exitrd,
+}
+
 /// One job: some controllers of one subsystem, all done the same way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -206,10 +217,24 @@ impl Plan {
         Some((at, job.map(|job| u32::from(*job))))
     }
 
-    /// Has what is in use done too: by then nothing uses it.
-    pub(super) fn free(&mut self) {
-        for (fate, c) in self.fates.iter_mut().zip(self.inventory.controllers()) {
-            if matches!(fate, Fate::Busy(_)) && c.transport == Transport::Pcie {
+    /// Has what is in use done too, where nothing will use it by then.
+    pub(super) fn free(&mut self, by: By) {
+        for at in 0..self.fates.len() {
+            let Some(c) = self.inventory.controllers().get(at) else {
+                return;
+            };
+            let group = self.group(at);
+            let lasts =
+                c.holder.is_some() || self.inventory.namespaces_of(group).any(|ns| ns.lasting);
+            let free = match by {
+                By::Now => false,
+                By::Hooks => !lasts,
+                By::Exitrd => true,
+            };
+            if free
+                && c.transport == Transport::Pcie
+                && let Some(fate @ Fate::Busy(_)) = self.fates.get_mut(at)
+            {
                 *fate = Fate::Todo(Action::Unbind);
             }
         }

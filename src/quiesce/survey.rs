@@ -2,7 +2,7 @@
 
 use super::fate::{Fate, Selection};
 use super::look::Look;
-use super::plan::{Plan, predicted};
+use super::plan::{By, Plan, predicted};
 use super::report::Told;
 use super::{Run, TABLES, Tables, Worker};
 use crate::capability::{Left, Transport};
@@ -63,13 +63,8 @@ pub struct Survey {
 
 /// Looks at the machine as a hook would, and tells each controller's row.
 ///
-/// More than one table of controllers is told in further passes, as they would be done. `freed`: it happens when all that uses
-/// a controller has ended.
-pub fn survey(
-    context: &Context,
-    freed: bool,
-    each: &mut dyn FnMut(&Row<'_>),
-) -> Result<Survey, Exit> {
+/// More than one table of controllers is told in further passes, as they would be done.
+pub fn survey(context: &Context, by: By, each: &mut dyn FnMut(&Row<'_>)) -> Result<Survey, Exit> {
     let Ok(mut tables) = TABLES.lock() else {
         return Err(Exit::Missing);
     };
@@ -85,15 +80,13 @@ pub fn survey(
     let mut next = Some(0);
     while let Some(from) = next {
         next = run.scan(from)?;
-        let several = freed && run.plan.inventory.controllers().len() > 1;
+        let several = by != By::Now && run.plan.inventory.controllers().len() > 1;
         run.look(
             Selection::All,
             Look::AskAll,
             next.is_some() || survey.controllers > 0 || several,
         );
-        if freed {
-            run.plan.free();
-        }
+        run.plan.free(by);
         run.add_to(&mut survey);
         rows(context.root, run.plan, run.timeouts, each);
     }

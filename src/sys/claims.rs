@@ -92,7 +92,11 @@ fn mount(root: &Root, inv: &mut Inventory, line: &[u8]) -> Option<()> {
         _ => device_of(root, "block", dev),
     };
     if let Some((Device::Namespace(key), part)) = found.or_else(|| by_name(source)) {
-        inv.hold(key, format_args!("{part} mounted on {}", Printable(point)));
+        let who = format_args!("{part} mounted on {}", Printable(point));
+        match point {
+            b"/" | b"/usr" => inv.hold(key, who),
+            _ => inv.hold_for_now(key, who),
+        }
     }
     Some(())
 }
@@ -147,7 +151,7 @@ fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
             .next()
             .unwrap_or_default();
         if let Some((Device::Namespace(key), part)) = device_at(root, file) {
-            inv.hold(key, format_args!("{part} is swap"));
+            inv.hold_for_now(key, format_args!("{part} is swap"));
         }
     })
 }

@@ -88,6 +88,8 @@ pub struct Namespace {
     pub owner: Owner,
     /// Who uses it or a partition of it.
     pub holder: Option<Holder>,
+    /// One of those will use it until the end: not only a mount or swap, which systemd ends before its hooks run.
+    pub lasting: bool,
 }
 
 /// The NVMe half of the machine, as it was when [`Inventory::scan`] read it.
@@ -230,6 +232,14 @@ impl Inventory {
     /// A namespace may have no block device, only a generic one (`ng`), and so not be in the table: then every
     /// controller that its name may stand for counts as used.
     pub fn hold(&mut self, key: Key, who: fmt::Arguments<'_>) {
+        self.hold_for_now(key, who);
+        if let Some(ns) = self.namespace_mut(key) {
+            ns.lasting = true;
+        }
+    }
+
+    /// The same, for a use that ends before the machine does.
+    pub fn hold_for_now(&mut self, key: Key, who: fmt::Arguments<'_>) {
         match self.namespace_mut(key) {
             None => self.hold_where(who, |c| {
                 c.instance == key.instance || c.subsystem == Subsystem::Shared(key.instance)
@@ -418,6 +428,7 @@ fn namespace(root: &Root, dir: &str, key: Key, owner: Owner) -> Namespace {
         dev: dev.ok().and_then(Dev::parse).unwrap_or_default(),
         owner,
         holder: None,
+        lasting: false,
     }
 }
 
