@@ -244,12 +244,12 @@ pivot() {
 	pivot_root . oldroot
 	exec /shutdown "$1" --timeout=90000000us --log-target=kmsg </dev/console >/dev/console 2>&1
 }
-# beside SCRIPT: runs it from memory, off the root, as a process that outlives what is on that.
+# beside SCRIPT: runs it, of the shell's own commands only, from the exitrd's memory: it outlives all that uses the root.
 beside() {
-	cp /bin/busybox /run/busybox
+	cp /bin/busybox /run/initramfs/busybox
 	(
-		cd /run
-		exec /run/busybox sh -c "$1" </dev/null >/dev/null 2>&1
+		cd /run/initramfs
+		exec ./busybox sh -c "$1" <&- >&- 2>&-
 	) &
 }
 
