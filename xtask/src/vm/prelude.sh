@@ -237,7 +237,7 @@ END
 # pivot VERB: root read-only, and its exitrd entered as PID 1.
 pivot() {
 	mount -o remount,ro / 2>/dev/null || say "root stays writable"
-	cd /run/initramfs
+	cd /run/initramfs || die "there is no exitrd"
 	mkdir -p oldroot proc sys dev run
 	for _d in proc sys dev; do mount --rbind "/$_d" "$_d"; done
 	mount --bind /run run
@@ -248,7 +248,7 @@ pivot() {
 beside() {
 	cp /bin/busybox /run/initramfs/busybox
 	(
-		cd /run/initramfs
+		cd /run/initramfs || exit
 		exec ./busybox sh -c "$1" <&- >&- 2>&-
 	) &
 }
