@@ -1,4 +1,4 @@
-//! dracut's module at boot: the initqueue's job and the question whether it may end, and whether an exitrd is wanted.
+//! dracut's module at boot: the initqueue's job, whether the queue may end, and whether an exitrd is wanted.
 
 use crate::imsm::image;
 use crate::sandbox::{Sandbox, under_each_shell};
@@ -151,61 +151,16 @@ fn b11_what_mdadm_got_is_started_as_late_as_with_mdraid_alone() {
     });
 }
 
-/// Runs the cleanup hook with these words on the kernel command line and says whether an exitrd is wanted.
-fn wants_exitrd(sandbox: &Sandbox, line: &str) -> bool {
-    sandbox.script(
-        &format!("{FOLDER}/quell-need-shutdown.sh"),
-        "hooks/cleanup/98-quell-need-shutdown.sh",
-    );
-    sandbox.write("need", "");
-    // getarg, as dracut's: the value of the last word of this name.
-    let text = format!(
-        "getarg() {{
-            found=1
-            for word in {line}; do case $word in \"$1\"*) found=0; value=${{word#*=}};; esac; done
-            [ $found -ne 0 ] || echo \"$value\"
-            return $found
-        }}
-        need_shutdown() {{ echo wanted > $S/need; }}
-        . $S/hooks/cleanup/98-quell-need-shutdown.sh"
-    );
-    assert_eq!(sandbox.shell(&text), 0);
-    sandbox.read("need") == "wanted\n"
-}
-
 #[test]
-fn an_exitrd_is_wanted_for_mdmons_arrays_and_for_controllers_to_shut_down_together() {
+fn an_exitrd_is_wanted_where_quell_says_so() {
     under_each_shell(|sandbox| {
-        assert!(!wants_exitrd(sandbox, ""));
-        sandbox.write("sys/block/md0/md/metadata_version", "1.2\n");
-        sandbox.write("sys/class/nvme/nvme0/transport", "pcie\n");
-        sandbox.write("sys/class/nvme/nvme1/transport", "tcp\n");
-        assert!(!wants_exitrd(sandbox, ""));
-        assert!(wants_exitrd(sandbox, "quell.quiesce=always"));
-
-        sandbox.write("sys/class/nvme/nvme2/transport", "pcie\n");
-        assert!(wants_exitrd(sandbox, "quiet"));
-        assert!(!wants_exitrd(sandbox, "quell.quiesce=off"));
-        assert!(wants_exitrd(
-            sandbox,
-            "quell.quiesce=off rd.quell.quiesce=auto"
-        ));
-        assert!(wants_exitrd(
-            sandbox,
-            "quell.quiesce=off quell.quiesce=auto"
-        ));
-
-        sandbox.write("sys/block/md127/md/metadata_version", "external:imsm\n");
-        assert!(wants_exitrd(sandbox, "quell.quiesce=off"));
-    });
-}
-
-#[test]
-fn b18_no_exitrd_is_wanted_where_quell_is_off() {
-    under_each_shell(|sandbox| {
-        sandbox.write("sys/block/md127/md/metadata_version", "external:imsm\n");
-        assert!(wants_exitrd(sandbox, ""));
-        assert!(!wants_exitrd(sandbox, "quell.enable=0"));
-        assert!(!wants_exitrd(sandbox, "rd.quell.enable=0 quell.enable=1"));
+        let hook = "hooks/cleanup/98-quell-need-shutdown.sh";
+        sandbox.script(&format!("{FOLDER}/quell-need-shutdown.sh"), hook);
+        sandbox.quell(&["exit 0", "exit 1", "kill -SEGV $$"]);
+        let text =
+            "need_shutdown() { echo wanted >> $S/need; }; for _ in 1 2 3; do . $S/HOOK; done";
+        assert_eq!(sandbox.shell(&text.replace("HOOK", hook)), 0);
+        assert_eq!(sandbox.read("need"), "wanted\n");
+        assert_eq!(sandbox.calls(), ["quell exitrd --wanted --stage=initrd"; 3]);
     });
 }
