@@ -85,7 +85,21 @@ fn what_is_decided_is_done_and_what_is_not_is_asked_again() {
         for status in [4, 0, 0] {
             assert_eq!(sandbox.run(IMSM, &["assemble"]), status);
         }
-        assert_eq!(sandbox.calls(), ["quell assemble --stage=initrd"; 3]);
+        assert_eq!(
+            sandbox.calls_of("quell"),
+            ["quell assemble --stage=initrd"; 3]
+        );
+    });
+}
+
+#[test]
+fn quell_is_not_called_on_a_machine_without_a_disk_for_it() {
+    under_each_shell(|sandbox| {
+        image(sandbox);
+        sandbox.stub("bin/udevadm", "");
+        sandbox.quell(&["exit 4"]);
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 0);
+        assert!(sandbox.calls_of("quell").is_empty());
     });
 }
 

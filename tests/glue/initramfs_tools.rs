@@ -121,6 +121,7 @@ fn every_script_says_what_it_comes_after() {
     for (name, after) in [
         ("hooks/quell", "mdadm\n"),
         ("scripts/init-top/quell", "\n"),
+        ("scripts/init-premount/quell", "\n"),
         ("scripts/local-block/quell", "\n"),
         ("scripts/init-bottom/quell", "\n"),
     ] {
@@ -135,30 +136,35 @@ fn every_script_says_what_it_comes_after() {
 }
 
 #[test]
-fn quell_is_called_while_root_is_not_there() {
-    under_each_shell(|sandbox| {
-        image(sandbox);
-        sandbox.quell(&["exit 4", "exit 0"]);
-        let script = script(sandbox, "scripts/local-block/quell");
-        for _ in 0..3 {
-            assert_eq!(sandbox.run(script, &["UUID=1"]), 0);
-        }
-        assert_eq!(sandbox.calls(), ["quell assemble --stage=initrd"; 3]);
-    });
+fn quell_is_called_before_root_is_looked_for_and_while_it_is_not_there() {
+    for name in ["scripts/init-premount/quell", "scripts/local-block/quell"] {
+        under_each_shell(|sandbox| {
+            image(sandbox);
+            sandbox.quell(&["exit 4", "exit 0"]);
+            let script = script(sandbox, name);
+            for _ in 0..3 {
+                assert_eq!(sandbox.run(script, &["UUID=1"]), 0);
+            }
+            let calls = sandbox.calls_of("quell");
+            assert_eq!(calls, ["quell assemble --stage=initrd"; 3], "{name}");
+        });
+    }
 }
 
 #[test]
 fn b18_quell_is_not_called_where_it_is_not_to_assemble() {
-    under_each_shell(|sandbox| {
-        image(sandbox);
-        sandbox.quell(&["exit 1"]);
-        let top = script(sandbox, "scripts/init-top/quell");
-        assert_eq!(sandbox.run(top, &[]), 0);
-        sandbox.calls();
-        let block = script(sandbox, "scripts/local-block/quell");
-        assert_eq!(sandbox.run(block, &["UUID=1"]), 0);
-        assert!(sandbox.calls().is_empty());
-    });
+    for name in ["scripts/init-premount/quell", "scripts/local-block/quell"] {
+        under_each_shell(|sandbox| {
+            image(sandbox);
+            sandbox.quell(&["exit 1"]);
+            let top = script(sandbox, "scripts/init-top/quell");
+            assert_eq!(sandbox.run(top, &[]), 0);
+            sandbox.calls();
+            let block = script(sandbox, name);
+            assert_eq!(sandbox.run(block, &["UUID=1"]), 0);
+            assert!(sandbox.calls().is_empty(), "{name}");
+        });
+    }
 }
 
 #[test]
