@@ -246,6 +246,11 @@ pub fn exists(root: &Root, array: &str) -> bool {
     root.exists(path!("/sys/block/{array}/md").as_str())
 }
 
+/// True once nothing of it is left: its disk goes a little later than what md knows of it.
+pub fn is_gone(root: &Root, array: &str) -> bool {
+    !root.exists(path!("/sys/block/{array}").as_str())
+}
+
 /// True if the kernel has md, built in or loaded.
 pub fn is_present(root: &Root) -> bool {
     root.exists("/sys/module/md_mod")

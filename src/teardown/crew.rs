@@ -296,7 +296,7 @@ impl Task<'_> {
             return Err(Refused(end, words));
         }
         self.at(Step::Gone);
-        let gone = self.wait(VANISH_MS, || !md::exists(self.root, self.name));
+        let gone = self.wait(VANISH_MS, || md::is_gone(self.root, self.name));
         match md::state(self.root, self.name) {
             _ if gone => Ok(()),
             Err(_) | Ok(State::Clear) => Ok(()),
