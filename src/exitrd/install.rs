@@ -4,11 +4,12 @@
 //! came from is gone then; and it must be executable where it lies, which it is not where /run is mounted noexec: systemd then
 //! passes it over without a word. So it gets a small tmpfs of its own. systemd leaves mounts at and below /run/initramfs alone.
 
-use log::{Level, error};
+use log::{error, info};
 use rustix::io::Errno;
 
 use crate::context::{Context, Exit};
 use crate::errno::Cause;
+use crate::json::Json;
 use crate::path;
 use crate::sys::{Root, copy, mounts};
 use crate::text::Text;
@@ -123,32 +124,43 @@ impl Found {
 pub(super) fn run(context: &Context, force: bool) -> Exit {
     let decision = Found::look(context.root).decide(force);
     if let Decision::GiveWay(to) = decision {
-        context.nothing(
-            Level::Info,
-            format_args!("the exitrd is left to another: {to} (--force takes its place)"),
-        );
-        return Exit::Done;
+        let why = format_args!("the exitrd is left to another: {to} (--force takes its place)");
+        return tell(context, Exit::Done, "left", why);
     }
     if context.dry_run {
-        context.nothing(
-            Level::Info,
-            format_args!("quell would be the exitrd: {SHUTDOWN}, in its own tmpfs"),
-        );
-        return Exit::Done;
+        let plan = format_args!("quell would be the exitrd: {SHUTDOWN}, in its own tmpfs");
+        return tell(context, Exit::Done, "planned", plan);
     }
     match install(context.root, decision) {
         Ok(()) => {
-            context.nothing(Level::Info, format_args!("quell is the exitrd: {SHUTDOWN}"));
-            Exit::Done
+            let done = format_args!("quell is the exitrd: {SHUTDOWN}");
+            tell(context, Exit::Done, "installed", done)
         }
         Err(Failed(what, errno)) => {
-            error!(
-                "quell cannot be the exitrd: {what}: {}; systemd-shutdown ends the machine itself",
-                Cause(errno)
+            let cause = Cause(errno);
+            let why = format_args!(
+                "quell cannot be the exitrd: {what}: {cause}; systemd-shutdown ends the machine itself"
             );
-            Exit::Missing
+            tell(context, Exit::Missing, "failed", why)
         }
     }
+}
+
+fn tell(context: &Context, exit: Exit, outcome: &str, line: core::fmt::Arguments<'_>) -> Exit {
+    match exit {
+        Exit::Done => info!("{line}"),
+        _ => error!("{line}"),
+    }
+    if context.json {
+        let mut json = Json::object();
+        json.number("schema", 1);
+        json.text("command", format_args!("exitrd"));
+        json.text("outcome", format_args!("{outcome}"));
+        json.text("text", line);
+        json.close();
+        json.finish();
+    }
+    exit
 }
 
 /// A step that failed.
