@@ -22,13 +22,13 @@ const TO_SHUTDOWN: &str = "../../../shutdown";
 /// Room for the copy, a second one while it is replaced, and what systemd makes when it pivots.
 const SIZE: &str = "8M";
 
-/// The unit that calls this when a shutdown begins.
+/// The unit that calls this at the end of a shutdown.
 const UNIT: &str = "quell-exitrd.service";
 
 /// An exitrd that is made when the shutdown begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// quell itself: its unit is active, and puts it in place when it is stopped.
+    /// quell itself: its unit is enabled.
     Quell,
     /// dracut's, from the image of this boot.
     Dracut,
@@ -42,15 +42,17 @@ pub fn expected(root: &Root) -> Option<Expected> {
     match found {
         Found { dracut: true, .. } => Some(Expected::Dracut),
         Found { finalrd: true, .. } => Some(Expected::Finalrd),
-        _ if is_started(root, UNIT) => Some(Expected::Quell),
+        _ if is_wanted(root, "final.target", UNIT) => Some(Expected::Quell),
         _ => None,
     }
 }
 
-/// Whether a unit was started in this boot: systemd keeps a link for each (its src/core/unit.c, invocation ID).
-fn is_started(root: &Root, unit: &str) -> bool {
-    let link = path!("/run/systemd/units/invocation:{unit}");
-    root.read_link(link.as_str(), &mut [0; 64]).is_ok()
+/// Whether a unit is enabled: systemd keeps a link for it below what wants it (systemd.unit(5), `.wants/`).
+fn is_wanted(root: &Root, by: &str, unit: &str) -> bool {
+    ["/etc", "/usr/lib"].iter().any(|dir| {
+        let link = path!("{dir}/systemd/system/{by}.wants/{unit}");
+        root.read_link(link.as_str(), &mut [0; 256]).is_ok()
+    })
 }
 
 /// Whose exitrd it will be.
@@ -83,13 +85,6 @@ impl Found {
         let ours = root
             .read_link(QUELL, &mut buf)
             .is_ok_and(|target| target == TO_SHUTDOWN.as_bytes());
-        let enabled = |dir: &str| {
-            root.read_link(
-                path!("{dir}/systemd/system/sysinit.target.wants/finalrd.service").as_str(),
-                &mut [0; 256],
-            )
-            .is_ok()
-        };
         // Both make none where one of their own kind is there.
         let unpacked = root.exists("/run/initramfs/bin/sh");
         Self {
@@ -100,7 +95,7 @@ impl Found {
                 && root.executable("/usr/lib/dracut/dracut-initramfs-restore"),
             finalrd: !unpacked
                 && root.executable("/usr/bin/finalrd")
-                && (enabled("/etc") || enabled("/usr/lib")),
+                && is_wanted(root, "sysinit.target", "finalrd.service"),
         }
     }
 
