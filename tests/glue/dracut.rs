@@ -1,4 +1,5 @@
-//! dracut's module at boot: the initqueue's job, whether the queue may end, and whether an exitrd is wanted.
+//! dracut's module: when it comes into an image; at boot the initqueue's job, whether the queue may end, and whether an exitrd
+//! is wanted.
 
 use crate::imsm::image;
 use crate::sandbox::{Sandbox, under_each_shell};
@@ -162,5 +163,86 @@ fn an_exitrd_is_wanted_where_quell_says_so() {
         assert_eq!(sandbox.shell(&text.replace("HOOK", hook)), 0);
         assert_eq!(sandbox.read("need"), "wanted\n");
         assert_eq!(sandbox.calls(), ["quell exitrd --wanted --stage=initrd"; 3]);
+    });
+}
+
+/// Whether the module comes into a host-only image of this machine: dracut's 0, 255 and 1.
+fn check(sandbox: &Sandbox, before: &str) -> i32 {
+    sandbox.script(&format!("{FOLDER}/module-setup.sh"), "module-setup.sh");
+    sandbox.bash(&format!(
+        "hostonly=yes
+        require_binaries() {{ :; }}
+        for_each_host_dev_and_slaves() {{ return 1; }}
+        {before}
+        . $S/module-setup.sh
+        check"
+    ))
+}
+
+#[test]
+fn the_module_comes_into_a_host_only_image_where_it_may_be_needed() {
+    let cases: [(&str, &[(&str, &str)], i32); 9] = [
+        ("", &[], 255),
+        ("", &[("sys/class/nvme/nvme0/transport", "tcp\n")], 255),
+        ("", &[("sys/class/nvme/nvme0/transport", "pcie\n")], 0),
+        (
+            "",
+            &[("run/udev/data/b8:0", "E:ID_FS_TYPE=linux_raid_member\n")],
+            255,
+        ),
+        (
+            "",
+            &[(
+                "run/udev/data/b8:0",
+                "E:X=1\nE:ID_FS_TYPE=isw_raid_member\n",
+            )],
+            0,
+        ),
+        // A RAID controller whose disks are away, and a VMD domain.
+        (
+            "",
+            &[
+                ("sys/bus/pci/devices/0000:00:17.0/vendor", "0x8086\n"),
+                ("sys/bus/pci/devices/0000:00:17.0/class", "0x010400\n"),
+            ],
+            0,
+        ),
+        (
+            "",
+            &[
+                ("sys/bus/pci/devices/0000:00:17.0/vendor", "0x8086\n"),
+                ("sys/bus/pci/devices/0000:00:17.0/class", "0x010601\n"),
+            ],
+            255,
+        ),
+        ("hostonly=", &[], 0),
+        (
+            "require_binaries() { return 1; }",
+            &[("sys/class/nvme/nvme0/transport", "pcie\n")],
+            1,
+        ),
+    ];
+    for (before, files, expected) in cases {
+        under_each_shell(|sandbox| {
+            for (path, text) in files {
+                sandbox.write(path, text);
+            }
+            assert_eq!(check(sandbox, before), expected, "{before} {files:?}");
+        });
+    }
+}
+
+#[test]
+fn the_module_comes_into_the_image_of_a_system_that_lies_on_such_an_array() {
+    under_each_shell(|sandbox| {
+        let version = "sys/dev/block/9:126/md/metadata_version";
+        let walks = "for_each_host_dev_and_slaves() { \"$1\" 9:126; }";
+        sandbox.write(version, "1.2\n");
+        assert_eq!(check(sandbox, walks), 255);
+        sandbox.write(version, "external:/md127/0\n");
+        assert_eq!(check(sandbox, walks), 0);
+        sandbox.write("sys/bus/pci/drivers/vmd/0000:00:0e.0/", "");
+        sandbox.write("sys/bus/pci/devices/0000:00:0e.0/", "");
+        assert_eq!(check(sandbox, ""), 0);
     });
 }

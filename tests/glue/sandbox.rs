@@ -10,10 +10,11 @@ use std::process::Command;
 pub(crate) const SHELLS: [&str; 2] = ["/bin/dash", "/usr/bin/busybox sh"];
 
 /// The beginnings of paths that lie in the sandbox. `/dev/null` is nobody's.
-const MOVED: [&str; 9] = [
+const MOVED: [&str; 10] = [
     "/usr/lib/quell/",
     "/usr/share/initramfs-tools/",
     "/run/quell",
+    "/run/udev/",
     "/etc/udev/",
     "/etc/mdadm/mdadm.conf",
     "/sys/",
@@ -157,6 +158,14 @@ impl Sandbox {
     /// Has the shell read this, which may source scripts.
     pub(crate) fn shell(&self, text: &str) -> i32 {
         self.write("text", &self.moved(&format!("#!/bin/sh\n{text}")));
+        self.executable("text");
+        self.run("text", &[])
+    }
+
+    /// Has bash, with all of the machine's programs behind the stubs, read this: dracut's own language.
+    pub(crate) fn bash(&self, text: &str) -> i32 {
+        let path = "PATH=$PATH:/usr/bin:/bin";
+        self.write("text", &self.moved(&format!("#!/bin/bash\n{path}\n{text}")));
         self.executable("text");
         self.run("text", &[])
     }
