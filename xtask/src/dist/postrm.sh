@@ -1,6 +1,6 @@
 #!/bin/sh
 set -e
-# The unit is never stopped here: it would make quell the exitrd. systemd forgets what it was to do at its stop.
+# The unit runs at the end of a shutdown only: there is nothing to stop, but systemd has to forget it.
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
 fi

@@ -47,7 +47,7 @@ pub(super) fn build(list: &[Entry], dir: &Path, date: u32) -> Result<PathBuf> {
         .packager(MAINTAINER)
         .suggests(Dependency::any("mdadm"))
         .suggests(Dependency::any("dracut"))
-        // Not stopped, only disabled: its stop would make quell the exitrd.
+        // The unit runs at the end of a shutdown only: there is nothing to stop.
         .pre_uninstall_script(format!(
             "if [ $1 -eq 0 ]; then\n    systemctl --no-reload disable {UNIT} >/dev/null 2>&1 || :\nfi"
         ))
