@@ -1,5 +1,7 @@
 //! One deadline, handed down: every wait takes its rest from it, and nothing sums local timeouts.
 
+use core::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since boot, suspend included (CLOCK_BOOTTIME, clock_gettime(2)).
@@ -43,6 +45,20 @@ impl Deadline {
         self.rest_ms() == 0
     }
 
+    /// Looks every `pause` whether it is `done`, until it is or nothing is left. Looks at least once. Only workers, and a pid 1
+    /// that has nothing else to do, may wait so.
+    pub fn wait_for(self, pause: Duration, mut done: impl FnMut() -> bool) -> bool {
+        loop {
+            if done() {
+                return true;
+            }
+            if self.is_over() {
+                return false;
+            }
+            std::thread::sleep(pause);
+        }
+    }
+
     /// The earlier of this and `ms` milliseconds from now.
     pub fn within_ms(self, ms: u64) -> Self {
         Self::at_ms(self.end_ms.min(now_ms() + ms))
@@ -60,5 +76,14 @@ mod tests {
         assert!(whole.within_ms(5) < whole);
         assert!(Deadline::at_ms(0).is_over());
         assert_eq!(Deadline::at_ms(0).within_ms(1000).rest_ms(), 0);
+        let mut looks = 0;
+        let pause = Duration::from_millis(1);
+        let look = || {
+            looks += 1;
+            looks == 3
+        };
+        assert!(whole.wait_for(pause, look));
+        assert!(Deadline::at_ms(0).wait_for(pause, || true));
+        assert!(!Deadline::at_ms(0).wait_for(pause, || false));
     }
 }

@@ -242,6 +242,7 @@ fn allocates_nothing(case: Case) -> Result<(), String> {
                 dry_run: case.dry_run,
                 json: case.json,
                 fit: false,
+                still: false,
             }
         },
         |context| (case.run)(context) as u8,

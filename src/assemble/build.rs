@@ -304,14 +304,13 @@ impl Building<'_> {
             })?;
         }
         for volume in redundant {
-            while md::state(root, &volume.array).is_ok_and(|state| state == State::Readonly) {
-                if end.is_over() {
-                    return Err(Failure::of(format_args!(
-                        "mdmon answers, but leaves {} readonly",
-                        volume.array
-                    )));
-                }
-                std::thread::sleep(PAUSE);
+            let readonly =
+                || md::state(root, &volume.array).is_ok_and(|state| state == State::Readonly);
+            if !end.wait_for(PAUSE, || !readonly()) {
+                return Err(Failure::of(format_args!(
+                    "mdmon answers, but leaves {} readonly",
+                    volume.array
+                )));
             }
             if let Some(loss) = &volume.loss {
                 self.record(volume, loss, end)?;
@@ -326,22 +325,19 @@ impl Building<'_> {
     /// Waits until mdmon has recorded that the volume runs without a disk. Where it does not the volume is held readonly
     /// again, in the way that mdmon leaves alone.
     fn record(&self, volume: &Volume, loss: &Loss, end: Deadline) -> Result<(), Failure> {
-        while !loss.is_recorded(self.root) {
-            if end.is_over() {
-                let (root, array) = (self.root, volume.array.as_str());
-                let blocked = format!("external:-{}/{}", self.work.array, volume.index);
-                let _ = root.write(
-                    md::attr(array, "metadata_version").as_str(),
-                    blocked.as_bytes(),
-                );
-                let _ = root.write(md::attr(array, "array_state").as_str(), b"readonly");
-                return Err(Failure::of(format_args!(
-                    "mdmon answers and has not recorded that {array} runs without a disk"
-                )));
-            }
-            std::thread::sleep(PAUSE);
+        if end.wait_for(PAUSE, || loss.is_recorded(self.root)) {
+            return Ok(());
         }
-        Ok(())
+        let (root, array) = (self.root, volume.array.as_str());
+        let blocked = format!("external:-{}/{}", self.work.array, volume.index);
+        let _ = root.write(
+            md::attr(array, "metadata_version").as_str(),
+            blocked.as_bytes(),
+        );
+        let _ = root.write(md::attr(array, "array_state").as_str(), b"readonly");
+        Err(Failure::of(format_args!(
+            "mdmon answers and has not recorded that {array} runs without a disk"
+        )))
     }
 
     /// Tells udev, or does what udev would; the partitions first, which the kernel reads when it is opened.
@@ -387,16 +383,14 @@ impl Building<'_> {
         }
         let end = self.deadline.within_ms(UDEV_MS);
         let missing = || all().find(|names| !root.exists(names.path.as_str()));
-        while let Some(names) = missing() {
-            if end.is_over() {
-                self.say(
-                    Said::Warning,
-                    None,
-                    format_args!("udev has not made {} yet", names.path),
-                );
-                return;
-            }
-            std::thread::sleep(PAUSE);
+        if !end.wait_for(PAUSE, || missing().is_none())
+            && let Some(names) = missing()
+        {
+            self.say(
+                Said::Warning,
+                None,
+                format_args!("udev has not made {} yet", names.path),
+            );
         }
     }
 

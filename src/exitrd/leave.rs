@@ -205,14 +205,9 @@ impl Leaving<'_> {
         }
         let start = now_ms();
         let end = self.context.deadline.within_ms(MDMON_MS);
-        while leftovers::mdmons(root, OLD) > 0 {
-            if end.is_over() {
-                warn!(
-                    "mdmon was told to go and has not in time: the old root and what it is on stay"
-                );
-                return false;
-            }
-            std::thread::sleep(PAUSE);
+        if !end.wait_for(PAUSE, || leftovers::mdmons(root, OLD) == 0) {
+            warn!("mdmon was told to go and has not in time: the old root and what it is on stay");
+            return false;
         }
         info!("mdmon has gone in {} ms", now_ms().saturating_sub(start));
         true

@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Dev, Root};
+use crate::path;
 
 /// `struct dm_ioctl` of linux/dm-ioctl.h.
 #[repr(C)]
@@ -73,7 +74,9 @@ pub fn swap_off(root: &Root, path: &str) -> Result<(), Errno> {
     if root.is_fixture() {
         return Err(Errno::OPNOTSUPP);
     }
-    let path = std::ffi::CString::new(path).map_err(|_| Errno::INVAL)?;
+    let path = path!("{path}\0");
+    let path =
+        core::ffi::CStr::from_bytes_with_nul(path.as_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     // SAFETY: it is NUL-terminated text that lives through the call.
     done(unsafe { libc::swapoff(path.as_ptr()) })
 }

@@ -4,9 +4,9 @@
 //! is clean and how far a resync has come, and writes `clear` itself. It does that once, and the kernel may refuse
 //! (EBUSY: files of the array are still being taken away), so what it leaves is finished here.
 
+use core::time::Duration;
+
 use rustix::io::Errno;
-use rustix::thread::nanosleep;
-use rustix::time::Timespec;
 
 use super::graph::{Kind, Words};
 use super::order::{self, End, Order, Said, Step, Stopped, What};
@@ -31,7 +31,7 @@ const LEAVE_MS: u64 = 2000;
 /// So long the kernel has to take a stopped array's files away.
 const VANISH_MS: u64 = 1000;
 /// How often is looked whether something has come about.
-const LOOK_MS: u64 = 5;
+const LOOK: Duration = Duration::from_millis(5);
 /// How often the safe mode's delay is written again: an mdmon that attaches writes back what it found.
 const DELAY_MS: u64 = 250;
 
@@ -370,20 +370,8 @@ impl Task<'_> {
     }
 
     /// Waits until `done`, at most `ms` milliseconds; asks at least once.
-    fn wait(&self, ms: u64, mut done: impl FnMut() -> bool) -> bool {
-        let end = self.deadline.within_ms(ms);
-        loop {
-            if done() {
-                return true;
-            }
-            if end.is_over() {
-                return false;
-            }
-            let _ = nanosleep(&Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::try_from(LOOK_MS * 1_000_000).unwrap_or_default(),
-            });
-        }
+    fn wait(&self, ms: u64, done: impl FnMut() -> bool) -> bool {
+        self.deadline.within_ms(ms).wait_for(LOOK, done)
     }
 }
 
