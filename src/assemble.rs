@@ -45,9 +45,6 @@ use report::Lines;
 use state::State;
 use steps::Mode;
 
-/// In the initrd a container waits so long for its disks, in seconds, unless it is told otherwise: as long as dracut's
-/// and systemd's own timers for mdadm do.
-const DEGRADED_S: u32 = 30;
 /// Another quell, or mdadm, is waited for so long, in milliseconds.
 const LOCK_MS: u64 = 10_000;
 

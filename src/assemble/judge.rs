@@ -3,7 +3,7 @@
 use super::decide::{Claim, Decision, Patience, Scene, decide};
 use super::probe::{self, Header};
 use super::read::Wanted;
-use super::{Assembly, Case, DEGRADED_S, act, look, naming};
+use super::{Assembly, Case, act, look, naming};
 use crate::deadline::now_ms;
 use crate::imsm::{Container, Member, Plan, SlotState, Verdict};
 use crate::options::{Assemble, Degraded, Stage};
@@ -110,7 +110,8 @@ impl Assembly<'_> {
             Degraded::Never => Patience::Never,
             Degraded::After(seconds) => Patience::Until(seen_ms + u64::from(seconds) * 1000),
             Degraded::Default if self.context.stage == Stage::Initrd => {
-                Patience::Until(seen_ms + u64::from(DEGRADED_S) * 1000)
+                let rootdelay = std::env::var("ROOTDELAY");
+                Patience::Until(seen_ms + patience_ms(rootdelay.as_deref().ok()))
             }
             Degraded::Default => Patience::Never,
         }
@@ -164,5 +165,35 @@ impl Assembly<'_> {
         .into_iter()
         .map(|(header, why)| (header.volume, why))
         .collect()
+    }
+}
+
+/// In the initrd a container waits so long for its disks, in milliseconds, unless it is told otherwise: as long as dracut's
+/// and systemd's own timers for mdadm do. initramfs-tools waits for root for ROOTDELAY seconds, 30 at least, which it has in
+/// the environment of its scripts; mdadm's script there gives up on missing disks after two thirds of that.
+fn patience_ms(rootdelay: Option<&str>) -> u64 {
+    const DRACUT_MS: u64 = 30_000;
+    const LEAST_S: u64 = 30;
+    match rootdelay {
+        None => DRACUT_MS,
+        Some(text) => {
+            let seconds: u64 = text.trim().parse().unwrap_or(0);
+            seconds.clamp(LEAST_S, 86_400) * 2000 / 3
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::patience_ms;
+
+    #[test]
+    fn a_degraded_root_comes_up_before_the_initramfs_gives_up() {
+        assert_eq!(patience_ms(None), 30_000);
+        assert_eq!(patience_ms(Some("")), 20_000);
+        assert_eq!(patience_ms(Some("5")), 20_000);
+        assert_eq!(patience_ms(Some("180")), 120_000);
+        assert_eq!(patience_ms(Some("99999999999999999999")), 20_000);
+        assert_eq!(patience_ms(Some("999999999")), 57_600_000);
     }
 }
