@@ -64,8 +64,9 @@ impl Leaving<'_> {
             // An mdmon that is missing is brought back from the old root while that has its /sys and /dev.
             teardown::clean(self.context);
         }
-        self.unmount();
+        // While the path that the kernel names it by still leads there.
         self.end_swap();
+        self.unmount();
         // One on a file of the old root keeps that writable.
         self.list_loops();
         if self.some_went() {
