@@ -118,16 +118,27 @@ fn b11_mdadm_gets_the_disks_of_the_containers_named_and_no_others() {
 }
 
 #[test]
-fn mdadm_is_called_by_the_configuration_of_the_host() {
+fn mdadm_may_have_what_is_left_to_it_whenever_its_disks_come() {
     under_each_shell(|sandbox| {
         image(sandbox);
-        sandbox.write("etc/mdadm/mdadm.conf.kept", "");
+        let lines = format!(
+            "ARRAY /dev/md/imsm0 metadata=imsm UUID={A}\nARRAY /dev/md/v container={A} member=0\n"
+        );
+        let rest = "HOMEHOST <system>\n";
+        sandbox.write("etc/mdadm/mdadm.conf", &format!("AUTO -imsm\n{rest}"));
+        sandbox.write("etc/mdadm/mdadm.conf.kept", &format!("{rest}{lines}"));
         sandbox.write("run/quell/for-mdadm", &format!("{A}\n{B}\n"));
-        sandbox.quell(&["exit 5"]);
-        sandbox.run(IMSM, &["assemble"]);
-        let first = "mdadm --incremental --offroot --config=/etc/mdadm/mdadm.conf.kept /dev/sda";
-        let taken = taken(sandbox);
-        assert_eq!((taken.len(), taken[0].as_str()), (4, first));
+        sandbox.quell(&["exit 5", "exit 5"]);
+        for _ in 0..2 {
+            sandbox.run(IMSM, &["assemble"]);
+        }
+        assert_eq!(taken(sandbox).len(), 4);
+        assert_eq!(
+            sandbox.read("etc/mdadm/mdadm.conf"),
+            format!(
+                "AUTO -imsm\n{rest}# left to mdadm: {A}\n{lines}# left to mdadm: {B}\nARRAY metadata=imsm UUID={B}\n"
+            )
+        );
         assert!(
             sandbox.exists("etc/mdadm/mdadm.conf.kept"),
             "quell goes on with the others"
