@@ -1,7 +1,7 @@
 //! initramfs-tools: what its hook makes of mdadm's configuration, and what its scripts do at boot.
 
 use crate::imsm::image;
-use crate::sandbox::{Sandbox, under_each_shell};
+use crate::sandbox::{Sandbox, output, under_each_shell};
 
 const FOLDER: &str = "initramfs-tools/usr/share/initramfs-tools";
 const CONF: &str = "image/etc/mdadm/mdadm.conf";
@@ -32,11 +32,8 @@ fn build(sandbox: &Sandbox, scan: &str, conf: Option<&str>) {
     }
     let path = format!("{}:/usr/bin:/bin", sandbox.at("bin").display());
     let mut hook = sandbox.command("hook");
-    let status = hook
-        .env("DESTDIR", sandbox.at("image"))
-        .env("PATH", path)
-        .status();
-    assert!(status.unwrap().success());
+    hook.env("DESTDIR", sandbox.at("image")).env("PATH", path);
+    assert!(output(&mut hook).status.success());
 }
 
 fn check(scan: &str, before: &str, after: &str) {
@@ -127,7 +124,7 @@ fn every_script_says_what_it_comes_after() {
     ] {
         under_each_shell(|sandbox| {
             let script = script(sandbox, name);
-            let out = sandbox.command(script).arg("prereqs").output().unwrap();
+            let out = output(sandbox.command(script).arg("prereqs"));
             assert!(out.status.success());
             assert_eq!(String::from_utf8_lossy(&out.stdout), after, "{name}");
             assert!(sandbox.calls().is_empty());

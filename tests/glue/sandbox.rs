@@ -4,7 +4,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// The interpreters that `#!/bin/sh` may stand for in an initramfs.
 pub(crate) const SHELLS: [&str; 2] = ["/bin/dash", "/usr/bin/busybox sh"];
@@ -22,6 +23,10 @@ const MOVED: [&str; 10] = [
     "/dev/$",
     "/sbin/",
 ];
+
+/// A program cannot be started while it is open for writing, and a child of another test's has all files open until it is
+/// another program: so nobody writes one meanwhile.
+static FORKS: Mutex<()> = Mutex::new(());
 
 /// One of them.
 pub(crate) struct Sandbox {
@@ -64,6 +69,7 @@ impl Sandbox {
             fs::create_dir_all(at).unwrap();
         } else {
             fs::create_dir_all(at.parent().unwrap()).unwrap();
+            let _alone = FORKS.lock().unwrap_or_else(PoisonError::into_inner);
             fs::write(at, text).unwrap();
         }
     }
@@ -150,7 +156,7 @@ impl Sandbox {
 
     /// Runs it and gives its exit status.
     pub(crate) fn run(&self, path: &str, args: &[&str]) -> i32 {
-        let out = self.command(path).args(args).output().unwrap();
+        let out = output(self.command(path).args(args));
         print!("{}", String::from_utf8_lossy(&out.stderr));
         out.status.code().expect("a script is not killed")
     }
@@ -183,4 +189,13 @@ impl Sandbox {
         calls.retain(|call| call.split(' ').next() == Some(name));
         calls
     }
+}
+
+/// Runs it to its end.
+pub(crate) fn output(command: &mut Command) -> Output {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let alone = FORKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn().unwrap();
+    drop(alone);
+    child.wait_with_output().unwrap()
 }
