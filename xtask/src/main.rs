@@ -3,7 +3,7 @@
 //! | command | what it does |
 //! | --- | --- |
 //! | `build` | the shipped binary, checked for size |
-//! | `test [--all] [PATTERN]` | every kind of test; the closing line counts them |
+//! | `test [--all [--resume]] [PATTERN]` | every kind of test; the closing line counts them |
 //! | `vm [--kernel 6.1\|6.12] CASE` | one VM case, its console shown live |
 //! | `machine [--on USERLAND] CASE` | one case on whole Debian machines, live as well |
 //! | `differential [NAME]` | what quell assembles, judged by mdadm |

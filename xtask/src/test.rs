@@ -1,9 +1,10 @@
-//! `cargo xtask test [--all] [PATTERN]`: every kind of test, one after the other, and one closing line that counts them.
+//! `cargo xtask test [--all [--resume]] [PATTERN]`: every kind of test, one after the other, and one closing line that counts them.
 //!
 //! A failure never ends the run, and nothing is left out quietly: a step whose tool is missing has failed, and so has a Rust
 //! test that is marked ignored.
 
 mod b44;
+mod before;
 mod differential;
 mod machines;
 mod rust;
@@ -14,6 +15,7 @@ mod tally;
 mod vm;
 
 use anyhow::{Result, bail};
+use before::Before;
 use tally::Tally;
 
 /// What the person asked for.
@@ -21,6 +23,8 @@ use tally::Tally;
 pub(crate) struct Wanted {
     /// Slow steps and loops too, and each VM case on each kernel.
     pub(crate) all: bool,
+    /// What has passed on the same tree is not done again.
+    resume: bool,
     /// Only what has this in its name.
     pub(crate) pattern: Option<String>,
 }
@@ -31,12 +35,16 @@ impl Wanted {
         for arg in args {
             match arg.as_str() {
                 "--all" => wanted.all = true,
+                "--resume" => wanted.resume = true,
                 flag if flag.starts_with('-') => {
-                    bail!("usage: cargo xtask test [--all] [PATTERN]")
+                    bail!("usage: cargo xtask test [--all [--resume]] [PATTERN]")
                 }
                 pattern if wanted.pattern.is_none() => wanted.pattern = Some(pattern.to_owned()),
-                _ => bail!("usage: cargo xtask test [--all] [PATTERN]"),
+                _ => bail!("usage: cargo xtask test [--all [--resume]] [PATTERN]"),
             }
+        }
+        if wanted.resume && !wanted.all {
+            bail!("--resume goes with --all");
         }
         Ok(wanted)
     }
@@ -53,6 +61,10 @@ impl Wanted {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let wanted = Wanted::parse(args)?;
     let mut tally = Tally::default();
+    if wanted.all {
+        let file = crate::vm::target_dir().join("test-all.passed");
+        tally.remember(Before::open(file, wanted.resume)?);
+    }
     for step in steps::STEPS {
         if wanted.takes(step.name) && (wanted.all || !step.slow) {
             tally.step(step.name, step.run);
@@ -84,5 +96,6 @@ mod tests {
     fn unknown_flags_and_second_patterns_are_refused() {
         assert!(wanted(&["--quick"]).is_err());
         assert!(wanted(&["a", "b"]).is_err());
+        assert!(wanted(&["--resume"]).is_err());
     }
 }
