@@ -49,13 +49,18 @@ const VIRTUAL: &[&[u8]] = &[
     b"tracefs",
 ];
 
-/// Calls `each` with every mount, in the kernel's order: what is mounted on another comes after it.
+/// Calls `each` with every mount, in the kernel's order: what is mounted on another comes after it. EINVAL: there is one that
+/// was not understood, or whose path is too long; it is not among them.
 pub fn each(root: &Root, each: &mut dyn FnMut(Mount)) -> Result<(), Errno> {
-    root.lines::<8192>("/proc/self/mountinfo", |line| {
-        if let Some(mount) = parse(line) {
-            each(mount);
-        }
-    })
+    let mut garbled = false;
+    root.lines::<8192>("/proc/self/mountinfo", |line| match parse(line) {
+        Some(mount) => each(mount),
+        None => garbled = true,
+    })?;
+    match garbled {
+        true => Err(Errno::INVAL),
+        false => Ok(()),
+    }
 }
 
 /// `36 35 259:2 / /mnt\040a rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw,errors=continue`. A path that is too long for a
@@ -142,6 +147,25 @@ mod tests {
                 .unwrap()
                 .readonly
         );
+    }
+
+    #[test]
+    fn one_that_is_not_understood_is_not_passed_over_in_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let root = Root::below(dir.path().as_os_str()).unwrap();
+        let read = |text: &str| {
+            std::fs::write(dir.path().join("proc/self/mountinfo"), text).unwrap();
+            let mut count = 0;
+            (each(&root, &mut |_| count += 1), count)
+        };
+        let good = "22 1 9:126 / / ro - xfs /dev/md126 ro\n";
+        assert_eq!(read(good), (Ok(()), 1));
+        let long = format!(
+            "{good}23 1 8:1 / /{} rw - xfs /dev/sda rw\n{good}",
+            "x".repeat(300)
+        );
+        assert_eq!(read(&long), (Err(Errno::INVAL), 2));
     }
 
     #[test]
