@@ -134,7 +134,7 @@ impl Leaving<'_> {
     /// out of sight too, and still be written to. True: there was one.
     fn detach_windows(&mut self) -> bool {
         let (mut there, mut holds) = ([false; WINDOWS.len()], [false; WINDOWS.len()]);
-        let _ = mounts::each(self.context.root, &mut |mount| {
+        let read = mounts::each(self.context.root, &mut |mount| {
             for (at, window) in WINDOWS.iter().enumerate() {
                 let place = match mount.point.as_str() == *window {
                     true => there.get_mut(at),
@@ -146,6 +146,10 @@ impl Leaving<'_> {
                 }
             }
         });
+        if read.is_err() {
+            // What cannot be seen may be below them.
+            return false;
+        }
         self.chores.clear();
         for (at, window) in WINDOWS.iter().enumerate() {
             if there.get(at) == Some(&true) && holds.get(at) == Some(&false) {
