@@ -1,5 +1,5 @@
 //! Markdown → roff, as much of it as the manual pages use: headings, paragraphs, tables of two columns, lists, indented
-//! text; and in a line `code`, **strong**, *emphasis* and [links](to).
+//! text; and in a line `code`, **strong**, *emphasis* and `[links](to)`.
 
 use anyhow::{Result, bail};
 
