@@ -25,6 +25,8 @@ use crate::text::{Printable, Text};
 const ROUNDS: usize = 8;
 /// So long mdmon has to go once it was told to, in milliseconds.
 const MDMON_MS: u64 = 5000;
+/// So long the kernel may take to let go of what ended processes had open.
+const LINGER_MS: u64 = 1000;
 /// Between two looks whether it has.
 const PAUSE: Duration = Duration::from_millis(5);
 /// What the kernel shows of itself, mounted a second time for this exitrd: mdmon keeps these busy by what it has open.
@@ -83,7 +85,7 @@ impl Leaving<'_> {
         teardown::clean(self.context);
         if self.end_mdmons() {
             self.context.still = true;
-            self.unmount();
+            self.unmount_at_last();
             self.unmap();
         }
     }
@@ -110,6 +112,26 @@ impl Leaving<'_> {
                 return;
             }
         }
+    }
+
+    /// The same, when nobody is left: what has just ended holds on to its files for a moment.
+    fn unmount_at_last(&mut self) {
+        let end = self.context.deadline.within_ms(LINGER_MS);
+        let gone = end.wait_for(PAUSE, || {
+            self.unmount();
+            !self.any_mounted()
+        });
+        if !gone {
+            self.say_failed("it stays mounted");
+        }
+    }
+
+    fn any_mounted(&self) -> bool {
+        let mut any = false;
+        let read = mounts::each(self.context.root, &mut |mount| {
+            any |= is_old(mount.point.as_str());
+        });
+        any || read.is_err()
     }
 
     /// Fills the list with mounts, the latest first. More than fit are done with the next list.
@@ -221,18 +243,23 @@ impl Leaving<'_> {
     /// Ends loop devices and device-mapper maps, those that nothing stands on first. Where no more goes, arrays may be between
     /// them: these are stopped then, and it goes on.
     fn unmap(&mut self) {
+        let mut end = self.context.deadline.within_ms(LINGER_MS);
         let mut arrays_stopped = false;
-        for _ in 0..ROUNDS {
+        loop {
             self.list_loops();
             let mut any = self.some_went();
             let maps = self.list_maps();
             any |= self.some_went();
-            if maps && !any && !core::mem::replace(&mut arrays_stopped, true) {
-                let _ = teardown::step(self.context);
-                continue;
-            }
-            if !any {
-                break;
+            match () {
+                () if !maps => return,
+                () if any => {}
+                () if !end.is_over() => std::thread::sleep(PAUSE),
+                () if arrays_stopped => break,
+                () => {
+                    arrays_stopped = true;
+                    let _ = teardown::step(self.context);
+                    end = self.context.deadline.within_ms(LINGER_MS);
+                }
             }
         }
         self.say_failed("the map cannot be removed");
