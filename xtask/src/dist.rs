@@ -45,6 +45,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// The .deb alone, at `to`, for a machine in a VM: of no date, so that it is another one only where it holds something else.
+pub(crate) fn deb(to: &Path) -> Result<()> {
+    let list = install::list(&build::root(), &build::quell()?)?;
+    let dir = tempfile::tempdir()?;
+    fs::copy(deb::build(&list, dir.path(), 0)?, to)?;
+    Ok(())
+}
+
 /// Makes both packages in `dir` and reads them back.
 fn packages(list: &[Entry], dir: &Path, date: u32) -> Result<[PathBuf; 2]> {
     let deb = deb::build(list, dir, date)?;

@@ -1,5 +1,6 @@
 //! A case: one TOML file below `tests/machines/` with the userlands it runs on, what runs in each boot and what must be seen.
 
+use super::image::Package;
 use crate::setup;
 use crate::vm::{self, Boot, End, See};
 use anyhow::{Result, bail};
@@ -24,9 +25,9 @@ pub(crate) struct Case {
     /// Debian packages that its userlands have beside what all have.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
-    /// Whether quell is installed.
-    #[serde(default = "yes")]
-    pub(crate) package: bool,
+    /// What has become of quell's package: `installed`, `none` or `removed`.
+    #[serde(default)]
+    pub(crate) package: Package,
     /// More words for the kernel command line.
     #[serde(default)]
     pub(crate) append: String,
@@ -45,12 +46,8 @@ pub(crate) struct Case {
     see: Vec<See>,
 }
 
-fn yes() -> bool {
-    true
-}
-
 fn default_timeout() -> u64 {
-    400
+    600
 }
 
 impl Case {
@@ -82,6 +79,11 @@ impl Case {
     /// How long one boot may take.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
+    }
+
+    /// Whether a boot came to the end that it is to have.
+    pub(crate) fn ended(&self, boot: &Boot) -> bool {
+        vm::failures(self.end, &self.allow, &[], std::slice::from_ref(boot)).is_empty()
     }
 
     /// Everything that is wrong with what its boots gave.

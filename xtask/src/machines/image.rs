@@ -5,8 +5,9 @@ use super::disks::{DRIVES, Disks, KERNEL, MEMBERS, ROOT_MIB, disks};
 use super::kept::kept;
 use super::layers;
 use crate::setup::{self, Generator, Kernel, Userland, checked, digest};
-use crate::vm;
+use crate::{dist, vm};
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -35,6 +36,39 @@ const MODULES: [&str; 10] = [
     "aesni_intel",
 ];
 
+/// What has become of quell's package on a machine.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Package {
+    /// It never was there.
+    None,
+    /// Installed, as the last thing.
+    #[default]
+    Installed,
+    /// Installed and removed again.
+    Removed,
+}
+
+impl Package {
+    /// What is done about it once there is an initramfs; that is then made anew by whoever feels called upon.
+    fn commands(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Installed => "dpkg -i /case/quell.deb",
+            Self::Removed => "dpkg -i /case/quell.deb; dpkg -r quell",
+        }
+    }
+
+    /// What its machine's name ends in.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Installed => "-quell",
+            Self::Removed => "-removed",
+        }
+    }
+}
+
 /// A machine.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
@@ -46,9 +80,8 @@ pub(super) struct Image {
     dir: PathBuf,
 }
 
-/// The machine of a userland that has `more` packages, with quell's `package` or without, made where it is not there as it
-/// would be made now.
-pub(super) fn image(userland: &str, package: bool, more: &[String]) -> Result<Image> {
+/// The machine of a userland that has `more` packages, made where it is not there as it would be made now.
+pub(super) fn image(userland: &str, package: Package, more: &[String]) -> Result<Image> {
     setup::host(setup::Need::Vm)?;
     setup::packages(&[(
         "qemu-utils",
@@ -60,27 +93,34 @@ pub(super) fn image(userland: &str, package: bool, more: &[String]) -> Result<Im
     let modules = vm::module_tree(&kernel, &MODULES.map(str::to_owned))?;
     let over = tempfile::tempdir()?;
     layers::machine(over.path(), &kernel, &disks)?;
-    if package {
-        layers::package(over.path())?;
+    if package != Package::None {
+        dist::deb(&over.path().join("case/quell.deb"))?;
     }
     let name = format!(
         "{}{}{}",
         userland.name,
-        if package { "-quell" } else { "" },
+        package.suffix(),
         more.iter()
             .map(|name| format!("+{name}"))
             .collect::<String>()
     );
-    let key = digest(
-        format!(
-            "{SCRIPT}{userland:?}{modules:?}{disks:?}{:016x}",
-            contents(over.path())?
-        )
-        .as_bytes(),
+    let command = format!(
+        "{}; {}",
+        userland.generator.command(&kernel.version),
+        package.commands()
     );
+    let over_it = contents(over.path())?;
+    let key = format!("{SCRIPT}{command}{userland:?}{modules:?}{disks:?}{over_it:016x}");
+    let key = digest(key.as_bytes());
     let dir = kept(&name, key, |dir| {
         eprintln!("machines: making {name}");
-        make(dir, &userland, &kernel, &[&modules, over.path()])?;
+        make(
+            dir,
+            &userland,
+            &kernel.version,
+            &command,
+            &[&modules, over.path()],
+        )?;
         members(dir, &disks)
     })?;
     let cmdline = match userland.generator {
@@ -97,7 +137,13 @@ pub(super) fn image(userland: &str, package: bool, more: &[String]) -> Result<Im
 }
 
 /// Runs the script, as root of a namespace where it is not root anyhow.
-fn make(dir: &Path, userland: &Userland, kernel: &Kernel, layers: &[&Path]) -> Result<()> {
+fn make(
+    dir: &Path,
+    userland: &Userland,
+    kernel: &str,
+    initramfs: &str,
+    layers: &[&Path],
+) -> Result<()> {
     let script = dir.join("image.sh");
     fs::write(&script, SCRIPT)?;
     let mut command = Command::new("unshare");
@@ -106,8 +152,7 @@ fn make(dir: &Path, userland: &Userland, kernel: &Kernel, layers: &[&Path]) -> R
         command.args(["--user", "--map-root-user", "--map-auto"]);
     }
     command.arg("sh").arg(&script).arg(dir).arg(&userland.tar);
-    command.args([kernel.version.as_str(), &ROOT_MIB.to_string(), ROOT_UUID]);
-    command.arg(userland.generator.command(&kernel.version));
+    command.args([kernel, &ROOT_MIB.to_string(), ROOT_UUID, initramfs]);
     checked(command.args(layers)).with_context(|| format!("making {}", dir.display()))
 }
 

@@ -1,9 +1,8 @@
-//! What lies over a userland: the modules of the kernel, what makes it this machine, what runs a case's script, and quell.
+//! What lies over a userland: the modules of the kernel, what makes it this machine, and what runs a case's script.
 
 use super::disks::Disks;
 use super::image::ROOT_UUID;
 use crate::setup::Kernel;
-use crate::{build, install};
 use anyhow::Result;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -106,9 +105,4 @@ fn boot_folder(dir: &Path, kernel: &Kernel) -> Result<()> {
         fs::copy(kernel.image.with_file_name(&file), boot.join(&file))?;
     }
     Ok(())
-}
-
-/// What quell's package holds.
-pub(super) fn package(dir: &Path) -> Result<()> {
-    install::install(&install::list(&build::root(), &build::quell()?)?, dir)
 }

@@ -24,5 +24,23 @@ found_well() {
 	done
 }
 is_one_mdmon() { [ "$(mdmons | wc -l)" = 1 ]; }
-# one_mdmon: or it is a failure, once the one of the initramfs has had its time to go.
-one_mdmon() { until_true 20 is_one_mdmon; }
+# one_mdmon: one that systemd's last round of kills leaves alone, once the one of the initramfs has had its time to go.
+one_mdmon() {
+	until_true 20 is_one_mdmon
+	case $(tr '\000' ' ' <"/proc/$(mdmons)/cmdline") in @*) ;; *) die "systemd would end mdmon" ;; esac
+}
+started_by_quell() { dmesg | grep -q "quell: $1 ($2) raid1 2/2 started"; }
+# by_quell: both volumes are quell's work, done in the initramfs, with the names and links that mdadm and its rules give them.
+# An image without mdadm.conf does not know that they are this machine's own, and then mdadm puts _0 behind the name.
+by_quell() {
+	[ -e /run/quell/assembly ] || die "quell did not run in the initramfs"
+	for _v in root:/ second:/srv; do
+		_array=$(array_on "${_v#*:}")
+		started_by_quell "$_array" "${_v%:*}" || die "$_array was not started by quell as ${_v%:*}"
+		_name=$(mdadm --detail --export "/dev/$_array" | sed -n 's/^MD_DEVNAME=//p')
+		is "${_v%:*}" "${_name%_0}"
+		is "/dev/$_array" "$(readlink -f "/dev/md/$_name")"
+		_uuid=$(mdadm --detail --export "/dev/$_array" | sed -n 's/^MD_UUID=//p')
+		is "/dev/$_array" "$(readlink -f "/dev/disk/by-id/md-uuid-$_uuid")"
+	done
+}
