@@ -219,11 +219,14 @@ pub fn members(root: &Root, array: &str, each: &mut dyn FnMut(Member)) -> Result
     })
 }
 
-/// What an array does now.
+/// What an array does now. ENODEV: it is being taken away, which the kernel calls EBUSY (drivers/md/md.c, md_attr_show).
 pub fn state(root: &Root, array: &str) -> Result<State, Errno> {
     let mut buf = [0; 32];
-    root.read(attr(array, "array_state").as_str(), &mut buf)
-        .map(State::parse)
+    match root.read(attr(array, "array_state").as_str(), &mut buf) {
+        Ok(text) => Ok(State::parse(text)),
+        Err(Errno::BUSY) => Err(Errno::NODEV),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// What its sync thread does: `idle`, `resync`, `recover`, `frozen`...; empty where there is none.
