@@ -82,8 +82,13 @@ has_come_far() {
 	read -r _done _ _all <"$1/sync_completed"
 	[ "$((_done * 4))" -ge "$_all" ]
 }
-# without NAME SERIAL: mdmon has recorded that the volume has lost the disk, and the volume has let go of it.
-without() { [ ! -e "/sys/block/$(kname "$1")/md/dev-$(basename "$(devs "$2")")" ]; }
+# without NAME SERIAL: mdmon has recorded that the volume has lost the disk, and the volume has let go of it. mdmon 4.6 may
+# sleep through the loss: this signal is how its own threads wake each other.
+without() {
+	[ -e "/sys/block/$(kname "$1")/md/dev-$(basename "$(devs "$2")")" ] || return 0
+	killall -USR1 mdmon
+	return 1
+}
 # lose NAME SERIAL
 lose() {
 	# shellcheck disable=SC2046
