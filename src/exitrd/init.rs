@@ -62,7 +62,8 @@ pub(crate) fn run(verb: &str) -> ! {
         word(way),
         now_ms().saturating_sub(start_ms)
     );
-    if is_mounted(root) {
+    // Else nothing is left that could have something to write.
+    if mounts::any(root, &|mount| !mount.is_virtual) {
         let _ = apart(root, Deadline::in_seconds(SYNC_S), rustix::fs::sync);
     }
     end(root, way, options.lastresort_s)
@@ -89,13 +90,6 @@ fn work(root: &'static Root, verb: Verb) {
         still: false,
     };
     leave::all(&mut context, verb);
-}
-
-/// Whether a file system is left that could have something to write.
-fn is_mounted(root: &Root) -> bool {
-    let mut any = false;
-    let read = mounts::each(root, &mut |mount| any |= !mount.is_virtual);
-    any || read.is_err()
 }
 
 /// Calls reboot(2), again and again if it comes back, and resets the machine if it does not in time.

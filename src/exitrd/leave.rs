@@ -119,19 +119,11 @@ impl Leaving<'_> {
         let end = self.context.deadline.within_ms(LINGER_MS);
         let gone = end.wait_for(PAUSE, || {
             self.unmount();
-            !self.any_mounted()
+            !mounts::any(self.context.root, &|mount| is_old(mount.point.as_str()))
         });
         if !gone {
             self.say_failed("it stays mounted");
         }
-    }
-
-    fn any_mounted(&self) -> bool {
-        let mut any = false;
-        let read = mounts::each(self.context.root, &mut |mount| {
-            any |= is_old(mount.point.as_str());
-        });
-        any || read.is_err()
     }
 
     /// Fills the list with mounts, the latest first. More than fit are done with the next list.

@@ -40,7 +40,7 @@ pub fn program(root: &Root, to: &str) -> Result<(), Errno> {
 /// Makes `at` a symbolic link to `target`, whatever was there.
 pub fn link(root: &Root, target: &str, at: &str) -> Result<(), Errno> {
     let new = beside(at);
-    let (dir, name) = parent(root, new.as_str())?;
+    let (dir, name) = root.parent(new.as_str())?;
     match rustix::fs::unlinkat(&dir, name, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
@@ -60,14 +60,8 @@ fn beside(path: &str) -> Path {
     path!("{path}.new")
 }
 
-fn parent<'p>(root: &Root, path: &'p str) -> Result<(rustix::fd::OwnedFd, &'p str), Errno> {
-    let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
-    let dir = if dir.is_empty() { "/" } else { dir };
-    Ok((root.open(dir, OFlags::PATH | OFlags::DIRECTORY)?, name))
-}
-
 fn rename(root: &Root, from: &str, to: &str) -> Result<(), Errno> {
-    let (dir, from) = parent(root, from)?;
+    let (dir, from) = root.parent(from)?;
     let name = to.rsplit('/').next().unwrap_or(to);
     rustix::fs::renameat(&dir, from, &dir, name)
 }

@@ -8,10 +8,10 @@ use core::mem::MaybeUninit;
 
 use rustix::fs::{OFlags, RawDir};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
-use super::Root;
 use super::md::mdmon;
+use super::{Root, proc};
 use crate::path;
 use crate::text::{Printable, Text};
 
@@ -34,7 +34,7 @@ pub fn end_mdmons(root: &Root, old: &str) -> usize {
     users(root, old, &mut |pid, is_mdmon| {
         if is_mdmon {
             count += 1;
-            let _ = signal(root, pid, Signal::TERM, &|| mdmon::is_mdmon(root, pid));
+            let _ = proc::signal(root, pid, Signal::TERM, &|| mdmon::is_mdmon(root, pid));
         }
     });
     count
@@ -102,21 +102,7 @@ fn has_open(root: &Root, old: &str, pid: u32) -> Result<bool, Errno> {
 }
 
 fn kill(root: &Root, old: &str, pid: u32) -> Result<(), Errno> {
-    signal(root, pid, Signal::KILL, &|| uses(root, old, pid))
-}
-
-/// Sends a signal to the process that has this number, if it is `still` the one that was meant.
-fn signal(root: &Root, pid: u32, signal: Signal, still: &dyn Fn() -> bool) -> Result<(), Errno> {
-    if root.is_fixture() {
-        return Err(Errno::OPNOTSUPP);
-    }
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // From here on it is that process or none, whoever may get its number.
-    let process = pidfd_open(number.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
-    match still() {
-        true => pidfd_send_signal(process, signal),
-        false => Err(Errno::SRCH),
-    }
+    proc::signal(root, pid, Signal::KILL, &|| uses(root, old, pid))
 }
 
 fn called(root: &Root, pid: u32) -> Called {

@@ -216,19 +216,21 @@ impl Root {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
         let fd = self.open_mode(new.as_str(), flags, Mode::from_raw_mode(0o600))?;
         rustix::io::write(&fd, data)?;
-        let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
-        let dir = self.open(dir, OFlags::PATH | OFlags::DIRECTORY)?;
+        let (dir, name) = self.parent(path)?;
         let new_name = path!("{name}.new");
         rustix::fs::renameat(&dir, new_name.as_str(), &dir, name)
     }
 
+    /// The directory that `path` is in, and its name there.
+    fn parent<'p>(&self, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = if dir.is_empty() { "/" } else { dir };
+        Ok((self.open(dir, OFlags::PATH | OFlags::DIRECTORY)?, name))
+    }
+
     /// Makes the directory `path`, mode 0700; one that is there already is fine.
     pub fn make_dir(&self, path: &str) -> Result<(), Errno> {
-        let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
-        let parent = self.open(
-            if dir.is_empty() { "/" } else { dir },
-            OFlags::PATH | OFlags::DIRECTORY,
-        )?;
+        let (parent, name) = self.parent(path)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
             Err(Errno::EXIST) => Ok(()),
             other => other,

@@ -63,6 +63,13 @@ pub fn each(root: &Root, each: &mut dyn FnMut(Mount)) -> Result<(), Errno> {
     }
 }
 
+/// Whether there is one that is `wanted`. What cannot be seen may be one.
+pub fn any(root: &Root, wanted: &dyn Fn(&Mount) -> bool) -> bool {
+    let mut any = false;
+    let read = each(root, &mut |mount| any |= wanted(&mount));
+    any || read.is_err()
+}
+
 /// `36 35 259:2 / /mnt\040a rw,noatime master:1 - ext4 /dev/nvme0n1p2 rw,errors=continue`. A path that is too long for a
 /// [`Path`] is none: cut, it would be another's.
 fn parse(line: &[u8]) -> Option<Mount> {

@@ -122,6 +122,26 @@ impl rustix::fd::AsFd for Signals {
     }
 }
 
+/// Sends a signal to the process that has this number, if it is `still` the one that was meant.
+pub(super) fn signal(
+    root: &Root,
+    pid: u32,
+    signal: rustix::process::Signal,
+    still: &dyn Fn() -> bool,
+) -> Result<(), Errno> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+    if root.is_fixture() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // From here on it is that process or none, whoever may get its number.
+    let process = pidfd_open(number.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    match still() {
+        true => pidfd_send_signal(process, signal),
+        false => Err(Errno::SRCH),
+    }
+}
+
 /// Raises the number of files this process may have open to what 1,024 workers need: hooks start with a limit of 1,024.
 pub fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

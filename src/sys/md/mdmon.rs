@@ -9,12 +9,12 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     send, socket_with,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
 use crate::deadline::Deadline;
 use crate::path;
 use crate::sys::program::{self, timespec};
-use crate::sys::{Path, Root};
+use crate::sys::{Path, Root, proc};
 
 pub use crate::sys::program::Failure as StartError;
 
@@ -170,13 +170,7 @@ pub fn terminate(root: &Root, container: &str) -> Result<(), Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     let number = pid(root, container).ok_or(Errno::SRCH)?;
-    let process = i32::try_from(number).ok().and_then(Pid::from_raw);
-    // From here on it is that process or none, whoever may get its number.
-    let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
-    if !is_mdmon(root, number) {
-        return Err(Errno::SRCH);
-    }
-    pidfd_send_signal(process, Signal::TERM)
+    proc::signal(root, number, Signal::TERM, &|| is_mdmon(root, number))
 }
 
 #[cfg(test)]
