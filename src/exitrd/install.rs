@@ -55,6 +55,12 @@ fn is_wanted(root: &Root, by: &str, unit: &str) -> bool {
     })
 }
 
+/// Whether the administrator keeps a unit from ever being started, by a link to nowhere in its place (systemctl(1), `mask`).
+fn is_masked(root: &Root, unit: &str) -> bool {
+    let link = path!("/etc/systemd/system/{unit}");
+    root.read_link(link.as_str(), &mut [0; 256]) == Ok(b"/dev/null".as_slice())
+}
+
 /// Whose exitrd it will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
@@ -92,10 +98,12 @@ impl Found {
             foreign: !ours && root.executable(SHUTDOWN),
             dracut: !unpacked
                 && root.exists("/run/initramfs/.need_shutdown")
-                && root.executable("/usr/lib/dracut/dracut-initramfs-restore"),
+                && root.executable("/usr/lib/dracut/dracut-initramfs-restore")
+                && !is_masked(root, "dracut-shutdown.service"),
             finalrd: !unpacked
                 && root.executable("/usr/bin/finalrd")
-                && is_wanted(root, "sysinit.target", "finalrd.service"),
+                && is_wanted(root, "sysinit.target", "finalrd.service")
+                && !is_masked(root, "finalrd.service"),
         }
     }
 

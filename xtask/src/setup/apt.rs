@@ -91,6 +91,18 @@ impl Apt {
         self.config.with_file_name("sources.list")
     }
 
+    /// What this machine's apt has been told about mirrors that lag behind, as options for a tool that has an apt of its own.
+    pub(crate) fn patience(&self) -> Result<Vec<String>> {
+        let mut command = Command::new("apt-config");
+        command
+            .env("APT_CONFIG", &self.config)
+            .args(["dump", "--format", "%f \"%v\";%n"])
+            .args(["Acquire::Check-Valid-Until", "Acquire::Check-Date"]);
+        let out = command.output().context("cannot start apt-config")?;
+        let text = String::from_utf8(out.stdout)?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         command.env("APT_CONFIG", &self.config);

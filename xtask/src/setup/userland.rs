@@ -126,6 +126,9 @@ pub(crate) fn userland(name: &str, more: &[String]) -> Result<Userland> {
         let apt = Apt::new(&lock, Suite::Named(recipe.release))?;
         let tar = File::create(part.join("root.tar"))?;
         let log = part.join("build.log");
+        for option in apt.patience()? {
+            build.arg(format!("--aptopt={option}"));
+        }
         let done = build
             .args([recipe.release, "-"])
             .arg(apt.sources())
