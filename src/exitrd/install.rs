@@ -42,7 +42,7 @@ pub fn expected(root: &Root) -> Option<Expected> {
     match found {
         Found { dracut: true, .. } => Some(Expected::Dracut),
         Found { finalrd: true, .. } => Some(Expected::Finalrd),
-        _ if is_wanted(root, "final.target", UNIT) => Some(Expected::Quell),
+        _ if is_wanted(root, "reboot.target", UNIT) => Some(Expected::Quell),
         _ => None,
     }
 }

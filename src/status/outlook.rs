@@ -14,6 +14,8 @@ const DROP_IN: &str = "/usr/lib/systemd/system-shutdown/quell.shutdown";
 const MDADMS: &str = "/usr/lib/systemd/system-shutdown/mdadm.shutdown";
 /// Has finalrd take quell along.
 const FINALRD_HOOK: &str = "/usr/share/finalrd/quell.finalrd";
+/// Without these finalrd calls no hook at all.
+const HOOK_FUNCTIONS: &str = "/usr/share/initramfs-tools/hook-functions";
 
 /// Who will act at the next shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +100,15 @@ impl Outlook {
                 Some(Expected::Quell) => return Actor::Stage(Stage::Exitrd),
                 Some(Expected::Dracut) if self.dracut(root) => return Actor::Stage(Stage::Exitrd),
                 Some(Expected::Dracut) => {}
-                Some(Expected::Finalrd) if root.executable(FINALRD_HOOK) => {
-                    return Actor::Stage(Stage::Exitrd);
-                }
-                Some(Expected::Finalrd) => self.note(format_args!(
-                    "finalrd's exitrd will not hold quell: {FINALRD_HOOK} is not installed"
-                )),
+                Some(Expected::Finalrd) => match () {
+                    () if !root.executable(FINALRD_HOOK) => self.note(format_args!(
+                        "finalrd's exitrd will not hold quell: {FINALRD_HOOK} is not installed"
+                    )),
+                    () if !root.exists(HOOK_FUNCTIONS) => self.note(format_args!(
+                        "finalrd's exitrd will not hold quell: it calls no hooks without initramfs-tools-core"
+                    )),
+                    () => return Actor::Stage(Stage::Exitrd),
+                },
                 None => self.note(format_args!(
                     "there is no exitrd: controllers that root or another volume uses are left to the kernel"
                 )),
