@@ -7,6 +7,8 @@ finish() {
 	systemctl "$@"
 	sleep 1000
 }
+# any_exitrd: dracut's will come where its initramfs asked for one; else it is to be quell itself.
+any_exitrd() { [ -e /run/initramfs/.need_shutdown ] || expect_rc 0 systemctl enable quell-exitrd.service; }
 # array_on DIR: the array that what is mounted there lies on.
 array_on() { basename "$(readlink -f "$(findmnt -n -o SOURCE "$1")")"; }
 # leave_files: something written to every file system, and not synced.
