@@ -78,8 +78,27 @@ pub(crate) fn keep(boot: &Boot, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs each of `variants` once a round, so that whatever else the host does falls on all of them alike; another one goes
-/// first in each round, since a host that has just booted a VM is another host.
+/// Takes each of `variants` once a round, so that whatever else the host does falls on all of them alike; another one
+/// goes first in each round, since a host that has just booted a VM is another host. `take` is told the round, from 1,
+/// and the variant with its number, from 0.
+pub(crate) fn in_turn<V, T>(
+    rounds: usize,
+    variants: &[V],
+    mut take: impl FnMut(usize, usize, &V) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut all: Vec<Vec<T>> = variants.iter().map(|_| Vec::new()).collect();
+    for round in 1..=rounds {
+        let mut turns: Vec<_> = variants.iter().zip(&mut all).enumerate().collect();
+        let first = (round - 1) % turns.len().max(1);
+        turns.rotate_left(first);
+        for (n, (variant, taken)) in turns {
+            taken.push(take(round, n, variant)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Shuts `machine` down in each of `variants`, in turn.
 pub(crate) fn rounds(
     name: &str,
     rounds: usize,
@@ -87,24 +106,16 @@ pub(crate) fn rounds(
     before: &str,
     variants: &[How],
 ) -> Result<Vec<Vec<Shutdown>>> {
-    let mut all = vec![Vec::new(); variants.len()];
-    for round in 1..=rounds {
-        let mut turns: Vec<(usize, (&How, &mut Vec<Shutdown>))> =
-            variants.iter().zip(&mut all).enumerate().collect();
-        let first = (round - 1) % turns.len();
-        turns.rotate_left(first);
-        for (n, (how, taken)) in turns {
-            let console = format!("{name}-{round}-{}", n + 1);
-            let one = shutdown(machine, before, *how, &console)?;
-            eprintln!("    round {round} of {rounds}, {how:?}: {}", course(&one));
-            taken.push(one);
-        }
-    }
-    Ok(all)
+    in_turn(rounds, variants, |round, n, how| {
+        let console = format!("{name}-{round}-{}", n + 1);
+        let one = shutdown(machine, before, *how, &console)?;
+        eprintln!("    round {round} of {rounds}, {how:?}: {}", course(&one));
+        Ok(one)
+    })
 }
 
 /// Where the time went.
-fn course(shutdown: &Shutdown) -> String {
+pub(crate) fn course(shutdown: &Shutdown) -> String {
     let mut text = String::new();
     let begins: Vec<f64> = shutdown.spans.iter().map(|span| span.begin).collect();
     let ends: Vec<f64> = shutdown.spans.iter().map(|span| span.end).collect();

@@ -80,15 +80,7 @@ pub(crate) fn outcome(
     judge: impl FnOnce(&[Boot]) -> Vec<String>,
 ) -> Result<Outcome> {
     let start = Instant::now();
-    let mut attempt = 1;
-    let boots = loop {
-        let boots = boots()?;
-        if attempt == qemu::ATTEMPTS || !boots.iter().any(Boot::is_emulators_fault) {
-            break boots;
-        }
-        eprintln!("vm: the emulator itself went wrong (int3), so once more");
-        attempt += 1;
-    };
+    let boots = attempts(boots)?;
     let lines: Vec<String> = boots
         .iter()
         .enumerate()
@@ -121,6 +113,19 @@ pub(crate) fn outcome(
         outcome.tail = lines.into_iter().skip(last).collect();
     }
     Ok(outcome)
+}
+
+/// What `boots` gives, once more where the emulator went wrong.
+pub(crate) fn attempts(boots: impl Fn() -> Result<Vec<Boot>>) -> Result<Vec<Boot>> {
+    let mut attempt = 1;
+    loop {
+        let boots = boots()?;
+        if attempt == qemu::ATTEMPTS || !boots.iter().any(Boot::is_emulators_fault) {
+            return Ok(boots);
+        }
+        eprintln!("vm: the emulator itself went wrong (int3), so once more");
+        attempt += 1;
+    }
 }
 
 /// All boots of a case, from empty disks.
