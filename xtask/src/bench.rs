@@ -13,6 +13,7 @@ mod row;
 mod shutdowns;
 mod table;
 pub(crate) mod timing;
+mod whole;
 
 use anyhow::{Context, Result, bail};
 use row::Row;
@@ -45,6 +46,8 @@ const FIGURES: &[(&str, Measure)] = &[
     ("teardown", imsm::teardown),
     ("remove", imsm::remove),
     ("container", imsm::container),
+    ("machines-initramfs-tools", whole::initramfs_tools),
+    ("machines-dracut", whole::dracut),
     ("nothing", native::nothing),
     ("many", native::many),
     ("schedule", native::schedule),
@@ -54,7 +57,8 @@ const FIGURES: &[(&str, Measure)] = &[
 fn parse(args: &[String]) -> Result<Options> {
     let known: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
     let usage = format!(
-        "usage: cargo xtask bench [NAME...] [--rounds N] [--kernel 6.1|6.12]\nNAME is one of {}",
+        "usage: cargo xtask bench [NAME...] [--rounds N] [--kernel 6.1|6.12]\n\
+         NAME is one of {}, or the first word of such a name",
         known.join(", ")
     );
     let mut options = Options {
@@ -70,11 +74,18 @@ fn parse(args: &[String]) -> Result<Options> {
                 options.rounds = Some(n.filter(|n| *n > 0).context(usage.clone())?);
             }
             "--kernel" => options.kernel = args.next().context(usage.clone())?.clone(),
-            name if known.contains(&name) => options.names.push(name.to_owned()),
+            name if known.iter().any(|known| is_called(known, name)) => {
+                options.names.push(name.to_owned())
+            }
             _ => bail!("{usage}"),
         }
     }
     Ok(options)
+}
+
+/// Whether a person who says `said` means this figure: its name, or the first word of it for all that begin with it.
+fn is_called(figure: &str, said: &str) -> bool {
+    figure == said || figure.split('-').next() == Some(said)
 }
 
 /// Runs the command.
@@ -83,7 +94,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let start = Instant::now();
     let mut rows = Vec::new();
     for (name, measure) in FIGURES {
-        if !options.names.is_empty() && !options.names.iter().any(|wanted| wanted == name) {
+        if !options.names.is_empty() && !options.names.iter().any(|said| is_called(name, said)) {
             continue;
         }
         eprintln!("bench {name}:");
@@ -123,8 +134,11 @@ mod tests {
         assert_eq!(options.names, ["size", "many"]);
         assert_eq!(options.rounds(9), 2);
         assert_eq!(parsed(&[]).unwrap().rounds(9), 9);
+        assert!(parsed(&["machines"]).is_ok() && parsed(&["machines-dracut"]).is_ok());
+        assert!(is_called("machines-dracut", "machines") && !is_called("many", "machines"));
         for bad in [
             &["none"][..],
+            &["dracut"],
             &["--rounds"],
             &["--rounds", "0"],
             &["--rounds", "x"],

@@ -84,9 +84,12 @@ Written by `cargo xtask bench`{}; do not edit. {outcome}
 {}
 Times of whole shutdowns are the VM kernel's own, from the line logged just before the call to its `reboot: Restarting
 system`, unless something else is said; medians, with the least and the greatest. A figure and its peer (what stands
-behind the colon) are measured in alternating rounds of one run. Forks are counted by the kernel's own trace. Assembly,
-teardown and removal are told by the VM's clock too, read by the shell that calls both sides, all rounds in one boot: from
-the call until it has ended and what was asked for is true.
+behind the colon) are measured in alternating rounds of one run. Forks are counted by the kernel's own trace.
+Assembly, teardown and removal are told by the VM's clock too, read by the shell that calls both sides, all rounds in
+one boot: from the call until it has ended and what was asked for is true. Debian's machines are whole ones, root on
+Intel RAID 1, booted by their own initramfs; their shutdowns are told from systemd-shutdown's first line. What
+preparing an exitrd takes is told by the control group that it runs in; memory at the peak is all that is charged to
+that, files that it reads and writes among it.
 ",
         options
             .rounds

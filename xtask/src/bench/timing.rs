@@ -35,8 +35,17 @@ pub(crate) struct Shutdown {
 }
 
 impl Shutdown {
-    /// Reads a boot that ended with a reset.
+    /// Reads a boot that ended with a reset, from where its script marks the start.
     pub(crate) fn of(boot: &Boot) -> Result<Self> {
+        Self::from(boot, |lines| marked(lines, START))
+    }
+
+    /// Reads a whole machine's boot, from systemd-shutdown's first line.
+    pub(crate) fn of_machine(boot: &Boot) -> Result<Self> {
+        Self::from(boot, systemd_shutdown)
+    }
+
+    fn from(boot: &Boot, start: fn(&[Line]) -> Option<f64>) -> Result<Self> {
         let tail = || {
             let from = boot.lines.len().saturating_sub(15);
             let last = boot.lines.iter().skip(from);
@@ -49,11 +58,13 @@ impl Shutdown {
             boot.exit,
             tail()
         );
-        Self::read(&boot.lines).with_context(tail)
+        start(&boot.lines)
+            .context("no line says that the shutdown began")
+            .and_then(|start| Self::read(&boot.lines, start))
+            .with_context(tail)
     }
 
-    fn read(lines: &[Line]) -> Result<Self> {
-        let start = marked(lines, START).context("no line says that the shutdown began")?;
+    fn read(lines: &[Line], start: f64) -> Result<Self> {
         let reset = at(lines, "reboot: Restarting system")
             .or_else(|| at(lines, "reboot: machine restart"))
             .context("no line says that the machine restarts")?;
@@ -80,6 +91,13 @@ impl Shutdown {
 /// When a script's mark was logged.
 pub(crate) fn marked(lines: &[Line], mark: &str) -> Option<f64> {
     at(lines, &format!("quell-mark: {mark}"))
+}
+
+/// When systemd-shutdown began. It syncs once more where there is no exitrd.
+fn systemd_shutdown(lines: &[Line]) -> Option<f64> {
+    let mut all = lines.iter();
+    all.find(|line| line.text.starts_with("systemd-shutdown[1]: Syncing "))?
+        .time
 }
 
 fn at(lines: &[Line], text: &str) -> Option<f64> {
@@ -146,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_console_is_read() {
-        let shutdown = Shutdown::read(&lines(
+        let console = lines(
             "[   10.000000] quell-mark: start\n\
              [   10.200000] slow_nvme: 0000:02:00.0 remove begin inflight=1 pid=77 comm=quell\n\
              [   10.300000] slow_nvme: 0000:01:00.0 remove begin inflight=2 pid=78 comm=quell\n\
@@ -156,15 +174,26 @@ mod tests {
              [   13.600000] quell-mark: done\n\
              [   13.750000] reboot: Restarting system\n\
              [   13.760000] reboot: machine restart\n",
-        ))
-        .unwrap();
+        );
+        let shutdown = Shutdown::read(&console, marked(&console, START).unwrap()).unwrap();
         assert!((shutdown.reset - 3.75).abs() < 1e-9);
         assert!((shutdown.done.unwrap() - 3.6).abs() < 1e-9);
         assert!((shutdown.slowest() - 3.2).abs() < 1e-9);
         assert_eq!((shutdown.inflight, shutdown.given_up), (2, 1));
         let first = shutdown.spans.first().unwrap();
         assert_eq!(first.address, "0000:02:00.0");
-        assert!(Shutdown::read(&lines("[ 1.000000] quell-mark: start\n")).is_err());
+        assert!(Shutdown::read(&lines("[ 1.000000] quell-mark: start\n"), 1.0).is_err());
+    }
+
+    #[test]
+    fn a_whole_machine_begins_with_systemds_first_line() {
+        let console = lines(
+            "[   70.000000] systemd[1]: Shutting down.\n\
+             [   71.500000] systemd-shutdown[1]: Syncing filesystems and block devices.\n\
+             [   72.000000] systemd-shutdown[1]: Syncing filesystems and block devices.\n",
+        );
+        assert_eq!(systemd_shutdown(&console), Some(71.5));
+        assert_eq!(systemd_shutdown(&console[..1]), None);
     }
 
     #[test]

@@ -67,6 +67,16 @@ impl Case {
         Ok(case)
     }
 
+    /// One boot with this script and nothing to see: what a figure is read from. All else is as in a file that says nothing.
+    pub(super) fn once(package: Package, script: &str) -> Result<Self> {
+        let bare: Self = toml::from_str("title = \"a figure\"\nend = \"reset\"\nboot = []")?;
+        Ok(Self {
+            package,
+            boot: vec![script.to_owned()],
+            ..bare
+        })
+    }
+
     /// The userlands it runs on.
     pub(crate) fn userlands(&self) -> Vec<String> {
         if self.userlands.is_empty() {

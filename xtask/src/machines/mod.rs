@@ -13,10 +13,11 @@ mod layers;
 #[cfg(test)]
 mod shell;
 
-use crate::vm::{self, Outcome};
+use crate::vm::{self, Boot, Outcome};
 use anyhow::{Context, Result, bail};
 
 pub(crate) use case::{Case, all};
+pub(crate) use image::Package;
 
 /// What every case's script may call beside the VM bench's prelude.
 const PRELUDE: &str = include_str!("prelude.sh");
@@ -30,6 +31,14 @@ pub(crate) fn run_case(case: &Case, userland: &str, live: bool) -> Result<Outcom
         || boot::boots(case, &image, live),
         |boots| case.failures(boots),
     )
+}
+
+/// Boots a userland's machine once, from drives as they were made, with a script as cases have them.
+pub(crate) fn boot_once(userland: &str, package: Package, script: &str) -> Result<Boot> {
+    let case = Case::once(package, script)?;
+    let image = image::image(userland, case.package, &case.packages)?;
+    let mut boots = vm::attempts(|| boot::boots(&case, &image, false))?;
+    boots.pop().context("the machine was not booted")
 }
 
 /// What a run is called.
