@@ -11,6 +11,12 @@ pub struct Text<const N: usize> {
     cut: bool,
 }
 
+impl<const N: usize> PartialEq for Text<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str() && self.is_cut() == other.is_cut()
+    }
+}
+
 impl<const N: usize> Text<N> {
     /// Nothing written yet.
     pub const fn new() -> Self {

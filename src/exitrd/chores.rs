@@ -12,6 +12,8 @@ use crate::text::{Printable, Text};
 pub(super) const CHORES: usize = 128;
 /// So long one may take, in milliseconds, before the next is begun beside it.
 const HOLD_MS: u64 = 10_000;
+/// So long a list may take, in milliseconds, and never more than half of what there is: what hangs leaves time for the rest.
+const LIST_MS: u64 = 20_000;
 /// Where systemd puts the old root.
 pub(super) const OLD: &str = "/oldroot";
 
@@ -22,6 +24,8 @@ pub(super) enum What {
     EndUsers,
     /// Unmount.
     Unmount,
+    /// The same, where the server or program behind it answers nothing.
+    Force,
     /// Take a window into the kernel out of sight.
     Detach,
     /// Make a file system read-only.
@@ -35,9 +39,10 @@ pub(super) enum What {
 }
 
 impl What {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::EndUsers,
         Self::Unmount,
+        Self::Force,
         Self::Detach,
         Self::MakeReadonly,
         Self::SwapOff,
@@ -50,7 +55,7 @@ impl What {
 #[derive(Clone, Debug)]
 pub(super) struct Chore {
     pub(super) what: What,
-    /// Path, or number as in sysfs' `dev`.
+    /// Path, name of a loop device, or number as in sysfs' `dev`.
     pub(super) of: Path,
     /// What came of it. TIMEDOUT: it has not returned; CHILD: its worker died; CANCELED: it was not begun.
     pub(super) result: Result<(), Errno>,
@@ -69,14 +74,15 @@ impl Chore {
 /// A list of chores.
 pub(super) type Chores = heapless::Vec<Chore, CHORES>;
 
-/// Does them in order, at most until the deadline.
+/// Does them in order. One that is slow is waited for beside the others, as long as the list may take.
 pub(super) fn carry_out(pool: &mut Pool<'_>, chores: &mut Chores, deadline: Deadline) {
     if chores.is_empty() {
         return;
     }
     pool.next_phase(1);
     let mut list = List { chores, next: 0 };
-    pool.run(&mut list, deadline, None);
+    let end = deadline.within_ms((deadline.rest_ms() / 2).min(LIST_MS));
+    pool.run(&mut list, end, None);
     for chore in chores {
         if chore.result == Err(RUNNING) {
             chore.result = Err(Errno::TIMEDOUT);
@@ -96,7 +102,7 @@ impl List<'_> {
     fn settle(&mut self, job: u32, result: Result<(), Errno>) {
         let at = usize::try_from(job).unwrap_or(usize::MAX);
         if let Some(chore) = self.chores.get_mut(at)
-            && chore.result == Err(RUNNING)
+            && matches!(chore.result, Err(RUNNING | Errno::TIMEDOUT))
         {
             chore.result = result;
         }
@@ -135,7 +141,7 @@ impl Foreman for List<'_> {
     fn bounds(&self, _job: u32) -> Bounds {
         Bounds {
             hold_ms: HOLD_MS,
-            job_ms: HOLD_MS,
+            job_ms: LIST_MS,
         }
     }
 
@@ -205,6 +211,7 @@ impl Worker<'_> {
             What::EndUsers => end_users(self.root, words),
             _ if self.root.is_fixture() => Err(Errno::OPNOTSUPP),
             What::Unmount => mounts::end(of),
+            What::Force => mounts::force(of),
             What::Detach => mounts::detach(of),
             What::MakeReadonly => mounts::make_readonly(of),
             What::SwapOff => unmap::swap_off(self.root, of),

@@ -20,17 +20,17 @@ use crate::errno::Cause;
 use crate::options::{Options, Stage};
 use crate::stage::{self, Verb};
 use crate::sys::reboot::{self, Way};
-use crate::sys::{Root, mounts};
+use crate::sys::{Root, memory, nvme};
 use crate::{kmsg, pool};
 
 /// What the work may take beyond its own deadline to say its last words, in seconds.
 const GRACE_S: u32 = 3;
-/// So long sync(2) is waited for: only what could not be unmounted has anything left to write.
+/// So long sync(2) is waited for while nothing gets written, in seconds.
 const SYNC_S: u32 = 10;
 /// So much later than the process that knows the name of the controller that hangs, pid 1 resets the machine.
 const AFTER_GUARD_S: u32 = 5;
-/// How often children that have ended are taken note of.
-const TICK_MS: u64 = 200;
+/// How often children that have ended are taken note of, in nanoseconds.
+const TICK_NS: i64 = 200_000_000;
 
 static ROOT: OnceLock<Root> = OnceLock::new();
 
@@ -40,11 +40,14 @@ pub(crate) fn run(verb: &str) -> ! {
     let root = ROOT.get_or_init(|| Root::Machine);
     let options = stage::options(root, Stage::Exitrd, &mut |_| {});
     kmsg::to_kmsg(root, LevelFilter::Info.max(options.log));
-    crate::sys::memory::lock();
+    memory::lock();
     let verb = stage::hook_verb(root, verb);
+    let mut through = true;
     if options.enable {
         let end = Deadline::in_seconds(options.timeout_s(Stage::Exitrd) + GRACE_S);
-        match apart(root, end, || work(root, verb)) {
+        let came = apart(root, &mut || end.is_over(), || work(root, verb));
+        through = matches!(came, Came::Ended);
+        match came {
             Came::Ended => {}
             Came::Died => error!("the exitrd's work was cut short; the kernel does the rest"),
             Came::Late => {
@@ -62,11 +65,48 @@ pub(crate) fn run(verb: &str) -> ! {
         word(way),
         now_ms().saturating_sub(start_ms)
     );
-    // Else nothing is left that could have something to write.
-    if mounts::any(root, &|mount| !mount.is_virtual) {
-        let _ = apart(root, Deadline::in_seconds(SYNC_S), rustix::fs::sync);
+    // What could not be unmounted, or is being unmounted still, may have much to write. It has all the time it makes use of.
+    let mut writing = Writing::new();
+    let _ = apart(root, &mut || writing.stands_still(root), rustix::fs::sync);
+    end(root, way, last_resort(root, options.lastresort_s, through))
+}
+
+/// How much there is left to write, and since when it has not become less.
+struct Writing {
+    least_kib: u64,
+    until: Deadline,
+}
+
+impl Writing {
+    fn new() -> Self {
+        Self {
+            least_kib: u64::MAX,
+            until: Deadline::in_seconds(SYNC_S),
+        }
     }
-    end(root, way, options.lastresort_s)
+
+    fn stands_still(&mut self, root: &Root) -> bool {
+        let left = memory::unwritten_kib(root).unwrap_or(u64::MAX);
+        if left < self.least_kib {
+            self.least_kib = left;
+            self.until = Deadline::in_seconds(SYNC_S);
+        }
+        self.until.is_over()
+    }
+}
+
+/// When reboot(2) has hung for too long. Where the work came to its end whatever hangs has a guard of its own, and the kernel may
+/// be shutting down, one after the other, what was left to it: that takes the time it takes. Where it did not, the kernel
+/// has what it may take for all controllers on top.
+fn last_resort(root: &Root, lastresort_s: u32, through: bool) -> Deadline {
+    if through || lastresort_s == 0 {
+        return Deadline::at_ms(u64::MAX);
+    }
+    let mut controllers = 0_u32;
+    let _ = nvme::instances(root, |_| controllers += 1);
+    let theirs = controllers.saturating_mul(nvme::shutdown_timeout_s(root));
+    let seconds = lastresort_s.saturating_add(AFTER_GUARD_S);
+    Deadline::in_seconds(seconds.saturating_add(theirs))
 }
 
 /// The work, in a process of its own.
@@ -93,14 +133,10 @@ fn work(root: &'static Root, verb: Verb) {
 }
 
 /// Calls reboot(2), again and again if it comes back, and resets the machine if it does not in time.
-fn end(root: &'static Root, way: Way, lastresort_s: u32) -> ! {
+fn end(root: &'static Root, way: Way, last_resort: Deadline) -> ! {
     let mut way = way;
     loop {
-        let end = match lastresort_s {
-            0 => Deadline::at_ms(u64::MAX),
-            seconds => Deadline::in_seconds(seconds.saturating_add(AFTER_GUARD_S)),
-        };
-        let came = apart(root, end, || {
+        let came = apart(root, &mut || last_resort.is_over(), || {
             kmsg::after_fork();
             let errno = reboot::now(root, way);
             error!("{} is refused: {}", word(way), Cause(errno));
@@ -110,7 +146,7 @@ fn end(root: &'static Root, way: Way, lastresort_s: u32) -> ! {
             reboot::now(root, way);
         }
         if matches!(came, Came::Late) {
-            error!("reboot(2) has not returned in {lastresort_s} s: the machine is reset");
+            error!("reboot(2) does not return: the machine is reset");
             pool::reset(root);
         }
         // A kernel without a way to turn the machine off, or without the image it was to enter.
@@ -127,8 +163,8 @@ enum Came {
     Unmade(Errno),
 }
 
-/// Runs `life` in a process of its own and waits for it until `end`. It is never killed.
-fn apart(root: &Root, end: Deadline, life: impl FnOnce()) -> Came {
+/// Runs `life` in a process of its own and waits for it until that is `over`. It is never killed.
+fn apart(root: &Root, over: &mut dyn FnMut() -> bool, life: impl FnOnce()) -> Came {
     let child = match pool::apart(root, life) {
         Ok(child) => child,
         Err(errno) => return Came::Unmade(errno),
@@ -138,13 +174,12 @@ fn apart(root: &Root, end: Deadline, life: impl FnOnce()) -> Came {
         if let Some(came) = reap(child) {
             return came;
         }
-        if end.is_over() {
+        if over() {
             return Came::Late;
         }
-        let ms = i64::try_from(end.rest_ms().min(TICK_MS)).unwrap_or_default();
         let tick = Timespec {
             tv_sec: 0,
-            tv_nsec: ms * 1_000_000,
+            tv_nsec: TICK_NS,
         };
         let _ = match &pidfd {
             Some(pidfd) => poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&tick)),
@@ -169,14 +204,15 @@ fn reap(child: Pid) -> Option<Came> {
 
 fn way(root: &Root, verb: Verb) -> Way {
     match verb {
-        Verb::Poweroff => Way::PowerOff,
+        // There is nobody to exit to: systemd turns the machine off then (systemctl(1)).
+        Verb::Poweroff | Verb::Exit => Way::PowerOff,
         Verb::Halt => Way::Halt,
         Verb::Kexec if reboot::kexec_is_loaded(root) => Way::Kexec,
         Verb::Kexec => {
             warn!("no kernel is loaded that kexec could enter: reboot");
             Way::Restart
         }
-        Verb::Reboot | Verb::SoftReboot | Verb::Exit => Way::Restart,
+        Verb::Reboot | Verb::SoftReboot => Way::Restart,
     }
 }
 

@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use log::{info, warn};
+use rustix::io::Errno;
 
 use super::chores::{self, Chore, Chores, OLD, What, Worker};
 use crate::context::{Context, Exit};
@@ -17,7 +18,8 @@ use crate::path;
 use crate::pool::Pool;
 use crate::shutdown::{self, Part};
 use crate::stage::{self, Verb};
-use crate::sys::{Path, disks, leftovers, mounts};
+use crate::sys::leftovers::{self, WINDOWS};
+use crate::sys::{Path, Root, disks, mounts, unmap};
 use crate::teardown;
 use crate::text::{Printable, Text};
 
@@ -29,14 +31,6 @@ const MDMON_MS: u64 = 5000;
 const LINGER_MS: u64 = 1000;
 /// Between two looks whether it has.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What the kernel shows of itself, mounted a second time for this exitrd: mdmon keeps these busy by what it has open.
-const WINDOWS: [&str; 4] = [
-    "/oldroot/run",
-    "/oldroot/dev",
-    "/oldroot/sys",
-    "/oldroot/proc",
-];
-
 /// Leaves everything, under one deadline.
 pub(super) fn all(context: &mut Context, verb: Verb) -> Exit {
     let seconds = context.options.timeout_s(context.stage);
@@ -47,6 +41,7 @@ pub(super) fn all(context: &mut Context, verb: Verb) -> Exit {
         context: &mut *context,
         pool: Pool::new(root, &crew, 1),
         chores: Chores::new(),
+        unreturned: heapless::Vec::new(),
     };
     leaving.root();
     shutdown::run(context, verb, Part::All)
@@ -56,6 +51,8 @@ struct Leaving<'a> {
     context: &'a mut Context,
     pool: Pool<'a>,
     chores: Chores,
+    /// What is being unmounted or made read-only still. It may be mounted nowhere any more and be written to all the same.
+    unreturned: heapless::Vec<Path, 32>,
 }
 
 impl Leaving<'_> {
@@ -82,8 +79,8 @@ impl Leaving<'_> {
         if !arrays || !writable.is_empty() {
             return;
         }
-        teardown::clean(self.context);
-        if self.end_mdmons() {
+        // An mdmon that goes while a volume is dirty leaves it so.
+        if teardown::clean(self.context) == Exit::Done && self.end_mdmons() {
             self.context.still = true;
             self.unmount_at_last();
             self.unmap();
@@ -101,6 +98,13 @@ impl Leaving<'_> {
 
     fn carry_out(&mut self) {
         chores::carry_out(&mut self.pool, &mut self.chores, self.context.deadline);
+        for chore in &self.chores {
+            let writes = matches!(chore.what, What::Unmount | What::MakeReadonly);
+            if writes && chore.result == Err(Errno::TIMEDOUT) {
+                warn!("{} takes long: it has not all been written yet", chore.of);
+                let _ = self.unreturned.push(chore.of.clone());
+            }
+        }
     }
 
     /// Unmounts all that is at or below the old root, what came last first, until nothing more goes.
@@ -108,10 +112,26 @@ impl Leaving<'_> {
         for _ in 0..ROUNDS {
             self.list_mounts(What::Unmount, &|mount| is_old(mount.point.as_str()));
             let any = self.some_went();
-            if !(self.detach_windows() || any) {
+            let forced = self.force();
+            if !(self.detach_windows() || any || forced) {
                 return;
             }
         }
+    }
+
+    /// Has those go that wait for a server or program, and for ever. What is written to a disk has left its place at once.
+    /// True: one went.
+    fn force(&mut self) -> bool {
+        let waiting = core::mem::take(&mut self.unreturned);
+        self.list_mounts(What::Force, &|mount| waiting.contains(&mount.point));
+        let any = self.some_went();
+        self.unreturned = waiting;
+        for chore in &self.chores {
+            if chore.result != Err(Errno::TIMEDOUT) {
+                self.unreturned.retain(|point| *point != chore.of);
+            }
+        }
+        any
     }
 
     /// The same, when nobody is left: what has just ended holds on to its files for a moment.
@@ -122,16 +142,18 @@ impl Leaving<'_> {
             !mounts::any(self.context.root, &|mount| is_old(mount.point.as_str()))
         });
         if !gone {
+            self.list_mounts(What::Unmount, &|mount| is_old(mount.point.as_str()));
+            self.carry_out();
             self.say_failed("it stays mounted");
         }
     }
 
-    /// Fills the list with mounts, the latest first. More than fit are done with the next list.
+    /// Fills the list with mounts, the latest first, but for those that are under way. More than fit are done with the next list.
     fn list_mounts(&mut self, what: What, wanted: &dyn Fn(&mounts::Mount) -> bool) {
-        let chores = &mut self.chores;
+        let (chores, unreturned) = (&mut self.chores, &self.unreturned);
         chores.clear();
         let read = mounts::each(self.context.root, &mut |mount| {
-            if wanted(&mount) {
+            if wanted(&mount) && !unreturned.contains(&mount.point) {
                 if chores.is_full() {
                     chores.remove(0);
                 }
@@ -186,9 +208,15 @@ impl Leaving<'_> {
         }
     }
 
-    /// What is still mounted at or below the old root and can be written to.
-    fn writable(&self) -> heapless::Vec<Path, 8> {
-        let mut writable = heapless::Vec::new();
+    /// What is still mounted at or below the old root and can be written to, or is written to at this moment, or is swap.
+    fn writable(&self) -> heapless::Vec<Path, 40> {
+        let mut writable: heapless::Vec<Path, 40> = self.unreturned.iter().cloned().collect();
+        swaps(self.context.root, &mut |swap| {
+            // That is memory.
+            if !swap.as_str().contains("/zram") {
+                let _ = writable.push(swap);
+            }
+        });
         let read = mounts::each(self.context.root, &mut |mount| {
             if is_writable(&mount) {
                 let _ = writable.push(mount.point);
@@ -204,12 +232,8 @@ impl Leaving<'_> {
     fn end_swap(&mut self) {
         let chores = &mut self.chores;
         chores.clear();
-        // A kernel without swap has no such file.
-        let _ = self.context.root.lines::<4096>("/proc/swaps", |line| {
-            let file = line.split(u8::is_ascii_whitespace).next();
-            if let Some(file) = file.filter(|file| file.starts_with(b"/")) {
-                let _ = chores.push(Chore::new(What::SwapOff, Printable(file).to_text()));
-            }
+        swaps(self.context.root, &mut |swap| {
+            let _ = chores.push(Chore::new(What::SwapOff, swap));
         });
         self.carry_out();
         self.say_failed("swap cannot be ended");
@@ -244,6 +268,7 @@ impl Leaving<'_> {
             any |= self.some_went();
             match () {
                 () if !maps => return,
+                () if self.context.deadline.is_over() => break,
                 () if any => {}
                 () if !end.is_over() => std::thread::sleep(PAUSE),
                 () if arrays_stopped => break,
@@ -266,11 +291,9 @@ impl Leaving<'_> {
         let (root, chores) = (self.context.root, &mut self.chores);
         chores.clear();
         let _ = root.entries("/sys/block", |entry| {
-            let name = Printable(entry);
-            if entry.starts_with(b"loop")
-                && root.exists(path!("/sys/block/{name}/loop/backing_file").as_str())
-            {
-                let _ = chores.push(Chore::new(What::ClearLoop, path!("/dev/{name}")));
+            let name = Printable(entry).to_text();
+            if entry.starts_with(b"loop") && unmap::has_file(root, name.as_str()) {
+                let _ = chores.push(Chore::new(What::ClearLoop, name));
             }
             true
         });
@@ -305,6 +328,16 @@ impl Leaving<'_> {
             }
         }
     }
+}
+
+/// What is used as swap. A kernel without swap has no such file.
+fn swaps(root: &Root, each: &mut dyn FnMut(Path)) {
+    let _ = root.lines::<4096>("/proc/swaps", |line| {
+        let file = line.split(u8::is_ascii_whitespace).next();
+        if let Some(file) = file.filter(|file| file.starts_with(b"/")) {
+            each(Printable(file).to_text());
+        }
+    });
 }
 
 fn is_old(point: &str) -> bool {

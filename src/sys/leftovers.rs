@@ -2,7 +2,8 @@
 //!
 //! systemd's last round spares what root runs with an `@` in front of its name (docs/ROOT_STORAGE_DAEMONS.md there). What came
 //! from the initramfs and does not touch the old root may be what the old root stands on; what does touch it keeps it from
-//! being unmounted. Of the latter only mdmon is needed to the last.
+//! being unmounted. Of the latter only mdmon is needed to the last. What the kernel shows of itself below the old root, or
+//! devices there, is not the old root's: whoever came from the initramfs has its /dev/null there.
 
 use core::mem::MaybeUninit;
 
@@ -18,9 +19,35 @@ use crate::text::{Printable, Text};
 /// One of them, as `comm[pid]`.
 pub type Called = Text<32>;
 
-/// Ends (SIGKILL) every process below `old` but pid 1, `spared` and every mdmon; calls `each` with those. A process that is
-/// still there the next time had not gone yet.
+/// What the kernel shows of itself, and memory, mounted a second time below the old root.
+pub const WINDOWS: [&str; 4] = [
+    "/oldroot/run",
+    "/oldroot/dev",
+    "/oldroot/sys",
+    "/oldroot/proc",
+];
+
+/// Where a process has something.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    below: &'a str,
+    /// Not in these.
+    but: &'a [&'a str],
+}
+
+impl Place<'_> {
+    fn has(&self, path: &[u8]) -> bool {
+        is_below(path, self.below) && !self.but.iter().any(|window| is_below(path, window))
+    }
+}
+
+/// Ends (SIGKILL) every process that has something of the old root's but pid 1, `spared` and every mdmon; calls `each` with those.
+/// A process that is still there the next time had not gone yet.
 pub fn end(root: &Root, old: &str, spared: &[u32], each: &mut dyn FnMut(Called)) {
+    let old = Place {
+        below: old,
+        but: &WINDOWS,
+    };
     users(root, old, &mut |pid, is_mdmon| {
         if pid != 1 && !spared.contains(&pid) && !is_mdmon && kill(root, old, pid).is_ok() {
             each(called(root, pid));
@@ -31,7 +58,7 @@ pub fn end(root: &Root, old: &str, spared: &[u32], each: &mut dyn FnMut(Called))
 /// Asks every mdmon below `old` to see its arrays clean and end (SIGTERM), and returns how many there are.
 pub fn end_mdmons(root: &Root, old: &str) -> usize {
     let mut count = 0;
-    users(root, old, &mut |pid, is_mdmon| {
+    users(root, anywhere(old), &mut |pid, is_mdmon| {
         if is_mdmon {
             count += 1;
             let _ = proc::signal(root, pid, Signal::TERM, &|| mdmon::is_mdmon(root, pid));
@@ -43,14 +70,22 @@ pub fn end_mdmons(root: &Root, old: &str) -> usize {
 /// How many mdmons are below `old`.
 pub fn mdmons(root: &Root, old: &str) -> usize {
     let mut count = 0;
-    users(root, old, &mut |_, is_mdmon| {
+    users(root, anywhere(old), &mut |_, is_mdmon| {
         count += usize::from(is_mdmon);
     });
     count
 }
 
-/// Calls `each` with every process that uses something below `old`, and whether it is an mdmon.
-fn users(root: &Root, old: &str, each: &mut dyn FnMut(u32, bool)) {
+/// An mdmon is needed, and then to be gone, whatever it is that it has there.
+const fn anywhere(old: &str) -> Place<'_> {
+    Place {
+        below: old,
+        but: &[],
+    }
+}
+
+/// Calls `each` with every process that uses something there, and whether it is an mdmon.
+fn users(root: &Root, old: Place<'_>, each: &mut dyn FnMut(u32, bool)) {
     // Without /proc there is nobody to be seen: the unmount will say that it is busy.
     let _ = root.entries("/proc", |entry| {
         let pid = core::str::from_utf8(entry)
@@ -65,17 +100,17 @@ fn users(root: &Root, old: &str, each: &mut dyn FnMut(u32, bool)) {
 
 /// By what it runs, where it is and what it has open. (Its libraries come from where its program does.) A kernel thread has
 /// none of these.
-fn uses(root: &Root, old: &str, pid: u32) -> bool {
+fn uses(root: &Root, old: Place<'_>, pid: u32) -> bool {
     ["exe", "cwd", "root"]
         .iter()
         .any(|link| leads_below(root, old, path!("/proc/{pid}/{link}").as_str()))
         || has_open(root, old, pid).unwrap_or(false)
 }
 
-fn leads_below(root: &Root, old: &str, link: &str) -> bool {
+fn leads_below(root: &Root, old: Place<'_>, link: &str) -> bool {
     let mut buf = [0; 512];
     root.read_link(link, &mut buf)
-        .is_ok_and(|target| is_below(target, old))
+        .is_ok_and(|target| old.has(target))
 }
 
 fn is_below(path: &[u8], old: &str) -> bool {
@@ -83,7 +118,7 @@ fn is_below(path: &[u8], old: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-fn has_open(root: &Root, old: &str, pid: u32) -> Result<bool, Errno> {
+fn has_open(root: &Root, old: Place<'_>, pid: u32) -> Result<bool, Errno> {
     let dir = root.open(
         path!("/proc/{pid}/fd").as_str(),
         OFlags::RDONLY | OFlags::DIRECTORY,
@@ -94,14 +129,14 @@ fn has_open(root: &Root, old: &str, pid: u32) -> Result<bool, Errno> {
         let mut target = [0; 512];
         let entry = entry?;
         let len = rustix::fs::readlinkat_raw(&dir, entry.file_name(), &mut target).unwrap_or(0);
-        if is_below(target.get(..len).unwrap_or_default(), old) {
+        if old.has(target.get(..len).unwrap_or_default()) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn kill(root: &Root, old: &str, pid: u32) -> Result<(), Errno> {
+fn kill(root: &Root, old: Place<'_>, pid: u32) -> Result<(), Errno> {
     proc::signal(root, pid, Signal::KILL, &|| uses(root, old, pid))
 }
 
@@ -157,12 +192,43 @@ mod tests {
         );
         process(30, "@usr/sbin/mdmon", &[("exe", "/oldroot/usr/sbin/mdmon")]);
         process(31, "@sbin/mdmon", &[("exe", "/sbin/mdmon (deleted)")]);
+        // The /dev of the initramfs has become that of the old root.
+        process(
+            25,
+            "@ntfs-3g",
+            &[("exe", "/sbin/ntfs-3g"), ("fd/0", "/oldroot/dev/null")],
+        );
+        process(
+            32,
+            "@sbin/mdmon",
+            &[("exe", "/sbin/mdmon"), ("fd/0", "/oldroot/dev/null")],
+        );
         let root = Root::below(dir.path().as_os_str()).unwrap();
-        let mut seen = Vec::new();
-        users(&root, "/oldroot", &mut |pid, mdmon| seen.push((pid, mdmon)));
-        seen.sort();
-        assert_eq!(seen, [(20, false), (22, false), (23, false), (30, true)]);
-        assert_eq!(mdmons(&root, "/oldroot"), 1);
+        let seen = |but| {
+            let mut seen = Vec::new();
+            let below = "/oldroot";
+            users(&root, Place { below, but }, &mut |pid, mdmon| {
+                seen.push((pid, mdmon))
+            });
+            seen.sort();
+            seen
+        };
+        assert_eq!(
+            seen(&WINDOWS),
+            [(20, false), (22, false), (23, false), (30, true)]
+        );
+        assert_eq!(
+            seen(&[]),
+            [
+                (20, false),
+                (22, false),
+                (23, false),
+                (25, false),
+                (30, true),
+                (32, true)
+            ]
+        );
+        assert_eq!(mdmons(&root, "/oldroot"), 2);
         let mut ended = 0;
         end(&root, "/oldroot", &[], &mut |_| ended += 1);
         assert_eq!(ended, 0);

@@ -1,4 +1,5 @@
-//! Memory that stays: the disk the binary lies on, or the swap, may be the next to go.
+//! Memory that stays, since the disk the binary lies on, or the swap, may be the next to go; and memory that is still to be
+//! written to disks.
 #![allow(unsafe_code)]
 
 use rustix::mm::{MlockAllFlags, mlock, mlockall};
@@ -35,9 +36,38 @@ fn file_range(line: &[u8]) -> Option<(usize, usize)> {
     (start < end).then_some((start, end))
 }
 
+/// What is to be written to disks, or just is, in KiB (proc(5), meminfo: `Dirty`, `Writeback`).
+pub fn unwritten_kib(root: &Root) -> Option<u64> {
+    let mut sum: Option<u64> = None;
+    let _ = root.lines::<256>("/proc/meminfo", |line| {
+        let value = line
+            .strip_prefix(b"Dirty:")
+            .or_else(|| line.strip_prefix(b"Writeback:"));
+        let number = value.and_then(|value| core::str::from_utf8(value).ok());
+        let kib = number.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        if let Some(kib) = kib {
+            sum = Some(sum.unwrap_or(0).saturating_add(kib));
+        }
+    });
+    sum
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn what_is_under_way_counts_as_unwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::below(dir.path().as_os_str()).unwrap();
+        assert_eq!(unwritten_kib(&root), None);
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        let text =
+            "MemTotal:  900 kB\nDirty:     12 kB\nWriteback:      30 kB\nWritebackTmp:   7 kB\n";
+        std::fs::write(dir.path().join("proc/meminfo"), text).unwrap();
+        assert_eq!(unwritten_kib(&root), Some(42));
+    }
 
     #[test]
     fn only_what_comes_from_the_file_is_read_in() {

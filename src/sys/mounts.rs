@@ -107,8 +107,14 @@ fn unescaped(field: &[u8]) -> Option<Path> {
     (!path.is_cut()).then_some(path)
 }
 
-/// Unmounts what nobody uses. What hangs on a server or a dead program is forced.
+/// Unmounts what nobody uses, with all that was written to it on the disk.
 pub fn end(point: &str) -> Result<(), Errno> {
+    unmount(point, UnmountFlags::NOFOLLOW)
+}
+
+/// The same, without what a server or program that answers nothing would still have to be given: that is lost. Only for what
+/// [`end`] has been waiting for, since a server that does answer would lose it just as well.
+pub fn force(point: &str) -> Result<(), Errno> {
     unmount(point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
 }
 

@@ -59,14 +59,25 @@ pub fn remove_map(root: &Root, dev: Dev) -> Result<(), Errno> {
     done(unsafe { libc::ioctl(control.as_raw_fd(), DM_DEV_REMOVE as _, &mut order) })
 }
 
-/// Takes a loop device off its file.
-pub fn clear_loop(root: &Root, path: &str) -> Result<(), Errno> {
+/// Takes the loop device of that name off its file. EBUSY: somebody has it open; the kernel does it when he closes it.
+pub fn clear_loop(root: &Root, name: &str) -> Result<(), Errno> {
     if root.is_fixture() {
         return Err(Errno::OPNOTSUPP);
     }
-    let device: OwnedFd = root.open(path, OFlags::RDONLY)?;
+    let device: OwnedFd = root.open(path!("/dev/{name}").as_str(), OFlags::RDONLY)?;
     // SAFETY: LOOP_CLR_FD has no argument.
-    done(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD as _, 0) })
+    done(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD as _, 0) })?;
+    // It says yes to one that is busy too, and means later.
+    drop(device);
+    match has_file(root, name) {
+        true => Err(Errno::BUSY),
+        false => Ok(()),
+    }
+}
+
+/// Whether the loop device of that name is on a file.
+pub fn has_file(root: &Root, name: &str) -> bool {
+    root.exists(path!("/sys/block/{name}/loop/backing_file").as_str())
 }
 
 /// Ends the use of a device or file as swap: all that is on it goes back into memory.
@@ -106,7 +117,7 @@ mod tests {
         let root = Root::below(dir.path().as_os_str()).unwrap();
         let refused = Err(Errno::OPNOTSUPP);
         assert_eq!(remove_map(&root, Dev(0)), refused);
-        assert_eq!(clear_loop(&root, "/dev/loop0"), refused);
+        assert_eq!(clear_loop(&root, "loop0"), refused);
         assert_eq!(swap_off(&root, "/dev/sda"), refused);
     }
 }
