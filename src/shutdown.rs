@@ -49,7 +49,7 @@ pub fn run(context: &mut Context, verb: Verb, part: Part) -> Exit {
     if !verb.ends_devices() {
         context.nothing(
             Level::Info,
-            format_args!("the devices live on over a soft-reboot or exit: nothing is done"),
+            format_args!("the devices live on over a soft-reboot: nothing is done"),
         );
         return Exit::Done;
     }

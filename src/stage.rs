@@ -43,7 +43,7 @@ impl Verb {
 
     /// Whether the devices are shut down after it.
     pub const fn ends_devices(self) -> bool {
-        !matches!(self, Self::SoftReboot | Self::Exit)
+        !matches!(self, Self::SoftReboot)
     }
 }
 
@@ -118,7 +118,23 @@ pub fn options(
 ) -> Options {
     let mut buf = [0; 8192];
     let line = root.read("/proc/cmdline", &mut buf).unwrap_or_default();
-    Options::from_cmdline(line, stage, warnings)
+    let mut options = Options::from_cmdline(line, stage, warnings);
+    let going_down = matches!(stage, Stage::SystemdShutdown | Stage::Exitrd);
+    let var = |name: &str| std::env::var(name).ok();
+    if let Some(most) = watchdog_s(&var).filter(|_| going_down) {
+        options.timeout_s = Some(options.timeout_s(stage).min(most));
+    }
+    options
+}
+
+/// What the watchdog that systemd has armed for the shutdown leaves, with a third of it kept for what comes after: nobody feeds it any
+/// more (RebootWatchdogSec= in systemd-system.conf(5); sd_watchdog_enabled(3)).
+fn watchdog_s(var: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    // Else it is a service's.
+    var("WATCHDOG_PID").filter(|pid| pid == "1")?;
+    let usec: u64 = var("WATCHDOG_USEC")?.parse().ok()?;
+    let seconds = u32::try_from(usec / 3_000_000 * 2).unwrap_or(u32::MAX);
+    (usec > 0).then_some(seconds.max(1))
 }
 
 /// The most bytes of all command lines together.
@@ -230,6 +246,31 @@ mod tests {
         fs::write(dir.join("proc/1/cmdline"), init).unwrap();
         fs::write(dir.join("proc/sys/kernel/random/boot_id"), "aaaa\n").unwrap();
         Root::below(dir.as_os_str()).unwrap()
+    }
+
+    #[test]
+    fn a_watchdog_that_nobody_feeds_bounds_the_time() {
+        let of = |pid: &str, usec: &str| {
+            watchdog_s(&|name| {
+                let value = match name {
+                    "WATCHDOG_PID" => pid,
+                    _ => usec,
+                };
+                (!value.is_empty()).then(|| value.to_owned())
+            })
+        };
+        assert_eq!(of("1", "30000000"), Some(20));
+        assert_eq!(of("1", "1"), Some(1));
+        assert_eq!(of("1", "99999999999999999"), Some(u32::MAX));
+        for (pid, usec) in [
+            ("1", ""),
+            ("1", "0"),
+            ("1", "x"),
+            ("", "30000000"),
+            ("77", "30000000"),
+        ] {
+            assert_eq!(of(pid, usec), None);
+        }
     }
 
     #[test]
