@@ -129,16 +129,23 @@ pub(super) fn signal(
     signal: rustix::process::Signal,
     still: &dyn Fn() -> bool,
 ) -> Result<(), Errno> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
     if root.is_fixture() {
         return Err(Errno::OPNOTSUPP);
     }
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // From here on it is that process or none, whoever may get its number.
-    let process = pidfd_open(number.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
-    match still() {
-        true => pidfd_send_signal(process, signal),
-        false => Err(Errno::SRCH),
+    let number = number.ok_or(Errno::SRCH)?;
+    let process = match pidfd_open(number, PidfdFlags::empty()) {
+        // From here on it is that process or none, whoever may get its number.
+        Ok(process) => Some(process),
+        // A kernel before 5.3: between the look and the signal it might end and another get its number.
+        Err(Errno::NOSYS) => None,
+        Err(errno) => return Err(errno),
+    };
+    match (still(), process) {
+        (true, Some(process)) => pidfd_send_signal(process, signal),
+        (true, None) => kill_process(number, signal),
+        (false, _) => Err(Errno::SRCH),
     }
 }
 
