@@ -31,7 +31,8 @@ const UNIT: &str = "[Unit]\n\
     ExecStart=/case/run\n";
 
 /// QEMU's drives have no Intel platform behind them, and mdadm then looks at no metadata of this kind unless it finds this in its
-/// environment, which udev gives to what its rules call. Either maker of an initramfs takes the rule along.
+/// environment, which udev gives to what its rules call. Either maker of an initramfs takes the rule along. An image of dracut's
+/// is made where there is no hardware to be seen: it is one for any machine.
 const PLATFORM: &[(&str, &str, u32)] = &[
     (
         "udev/rules.d/01-no-platform.rules",
@@ -40,7 +41,7 @@ const PLATFORM: &[(&str, &str, u32)] = &[
     ),
     (
         "dracut.conf.d/case.conf",
-        "install_items+=\" /etc/udev/rules.d/01-no-platform.rules \"\n",
+        "install_items+=\" /etc/udev/rules.d/01-no-platform.rules \"\nhostonly=\"no\"\n",
         0o644,
     ),
     (
