@@ -279,17 +279,59 @@ fn mebibytes(values: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vm::Exit;
     use std::time::Duration;
+
+    fn lines(text: &str) -> Vec<Line> {
+        text.lines()
+            .map(|line| Line::parse(Duration::ZERO, line))
+            .collect()
+    }
+
+    /// A machine that goes down with so many controllers, all at once.
+    fn boot(controllers: u32, pivot: &str) -> Boot {
+        let mut text = format!(
+            "[ 10.0] systemd-shutdown[1]: Syncing filesystems and block devices.\n{pivot}\n"
+        );
+        for event in ["begin", "end"] {
+            for n in 0..controllers {
+                let inflight = if event == "begin" { n + 1 } else { 0 };
+                text += &format!(
+                    "[ 11.{n}] slow_nvme: 0000:0{n}:00.0 remove {event} inflight={inflight}\n"
+                );
+            }
+        }
+        Boot {
+            lines: lines(&(text + "[ 14.5] reboot: Restarting system\n")),
+            exit: Exit::Reset,
+            wall: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_machine_that_went_down_in_another_way_is_no_figure() {
+        let [without, drop_in, exitrd] = &INITRAMFS_TOOLS;
+        let pivot = "systemd-shutdown[1]: Successfully changed into root pivot.";
+        let taken = exitrd.taken(&boot(CONTROLLERS, pivot)).unwrap();
+        assert!((taken.shutdown.reset - 4.5).abs() < 1e-9);
+        for (way, boot) in [
+            (exitrd, boot(CONTROLLERS, "")),
+            (exitrd, boot(CONTROLLERS - 1, pivot)),
+            (drop_in, boot(CONTROLLERS - 2, "")),
+            (without, boot(CONTROLLERS, "")),
+        ] {
+            assert!(way.taken(&boot).is_err(), "{}", way.name);
+        }
+    }
 
     #[test]
     fn what_preparing_took_is_read() {
-        let lines: Vec<Line> = "[   40.250000] quell-mark: prepare\n\
+        let lines = lines(
+            "[   40.250000] quell-mark: prepare\n\
              [   40.300000] quell: quell is the exitrd: /run/initramfs/shutdown, in its own tmpfs\n\
              [   40.500000] quell-mark: prepared\n\
-             [   40.600000] quell-mark: took 31000 2097152 512\n"
-            .lines()
-            .map(|line| Line::parse(Duration::ZERO, line))
-            .collect();
+             [   40.600000] quell-mark: took 31000 2097152 512\n",
+        );
         let cost = Cost {
             wall: 0.25,
             cpu: 0.031,
