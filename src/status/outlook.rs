@@ -107,7 +107,14 @@ impl Outlook {
                     () if !root.exists(HOOK_FUNCTIONS) => self.note(format_args!(
                         "finalrd's exitrd will not hold quell: it calls no hooks without initramfs-tools-core"
                     )),
-                    () => return Actor::Stage(Stage::Exitrd),
+                    () => {
+                        if self.has_redundant(root) {
+                            self.note(format_args!(
+                                "finalrd's exitrd does not end mdmon: root's controllers, if root is on Intel RAID, are left to the kernel"
+                            ));
+                        }
+                        return Actor::Stage(Stage::Exitrd);
+                    }
                 },
                 None => self.note(format_args!(
                     "there is no exitrd: controllers that root or another volume uses are left to the kernel"
