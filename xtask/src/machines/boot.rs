@@ -46,9 +46,8 @@ fn arguments(image: &Image, append: &str, dir: &Path) -> Vec<String> {
     // The metadata is to be taken without an Intel platform by all that is not called by udev too. A terminal that is dumb gets
     // no escape sequences between its lines. A unit that takes its time on a busy host is no failure: each boot has a limit.
     let cmdline = format!(
-        "root=UUID={} ro {} mdadm.imsm.test=1 IMSM_NO_PLATFORM=1 TERM=dumb 8250.nr_uarts=1 printk.devkmsg=on \
+        "{} ro mdadm.imsm.test=1 IMSM_NO_PLATFORM=1 TERM=dumb 8250.nr_uarts=1 printk.devkmsg=on \
          systemd.log_target=kmsg systemd.show_status=0 systemd.default_timeout_start_sec=600 {append}",
-        super::image::ROOT_UUID,
         image.cmdline
     );
     let mut arguments =

@@ -1,10 +1,12 @@
 //! A case: one TOML file below `tests/machines/` with the userlands it runs on, what runs in each boot and what must be seen.
 
 use super::image::Package;
+use super::root::Root;
 use crate::setup;
 use crate::vm::{self, Boot, End, See};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use std::fs;
 use std::time::Duration;
 
 /// One case.
@@ -16,6 +18,10 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// What it shows.
     pub(crate) title: String,
+    /// The name of another case that it is like: how its boots end, what runs in them and what must be seen is that one's,
+    /// unless it says so itself, and what it wants seen comes on top.
+    #[serde(default)]
+    like: Option<String>,
     /// The userlands on which the quick run takes it.
     #[serde(default)]
     pub(crate) quick: Vec<String>,
@@ -28,6 +34,9 @@ pub(crate) struct Case {
     /// What has become of quell's package: `installed`, `none` or `removed`.
     #[serde(default)]
     pub(crate) package: Package,
+    /// What the root file system lies on: `volume`, `partition`, `lvm` or `luks`.
+    #[serde(default)]
+    pub(crate) root: Root,
     /// More words for the kernel command line.
     #[serde(default)]
     pub(crate) append: String,
@@ -35,8 +44,9 @@ pub(crate) struct Case {
     #[serde(default = "default_timeout")]
     timeout: u64,
     /// How every boot must end.
-    end: End,
+    end: Option<End>,
     /// What runs in each boot when all else is up.
+    #[serde(default)]
     pub(crate) boot: Vec<String>,
     /// What is usually a failure and is wanted here: `aborted`, `panic`, `trace`.
     #[serde(default)]
@@ -51,12 +61,32 @@ fn default_timeout() -> u64 {
 }
 
 impl Case {
+    /// Takes what it does not say itself from the case that it is like.
+    fn take_after(&mut self) -> Result<()> {
+        let Some(other) = &self.like else {
+            return Ok(());
+        };
+        let file = vm::root().join(format!("tests/machines/{other}.case"));
+        let text = fs::read_to_string(&file).with_context(|| format!("no case {other}"))?;
+        let base: Self = toml::from_str(&text)?;
+        ensure!(base.like.is_none(), "{other} is like yet another case");
+        self.end = self.end.or(base.end);
+        if self.boot.is_empty() {
+            self.boot = base.boot;
+        }
+        self.allow.extend(base.allow);
+        self.see.splice(0..0, base.see);
+        Ok(())
+    }
+
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut case: Self = toml::from_str(text)?;
         name.clone_into(&mut case.name);
+        case.take_after()?;
         if case.boot.is_empty() {
             bail!("it needs a `boot`");
         }
+        ensure!(case.end.is_some(), "it needs an `end`");
         vm::validate(&case.see, &case.allow)?;
         let known: Vec<String> = setup::userlands().collect();
         for name in case.userlands.iter().chain(&case.quick) {
@@ -91,14 +121,18 @@ impl Case {
         Duration::from_secs(self.timeout)
     }
 
+    fn end(&self) -> End {
+        self.end.unwrap_or_default()
+    }
+
     /// Whether a boot came to the end that it is to have.
     pub(crate) fn ended(&self, boot: &Boot) -> bool {
-        vm::failures(self.end, &self.allow, &[], std::slice::from_ref(boot)).is_empty()
+        vm::failures(self.end(), &self.allow, &[], std::slice::from_ref(boot)).is_empty()
     }
 
     /// Everything that is wrong with what its boots gave.
     pub(crate) fn failures(&self, boots: &[Boot]) -> Vec<String> {
-        vm::failures(self.end, &self.allow, &self.see, boots)
+        vm::failures(self.end(), &self.allow, &self.see, boots)
     }
 }
 
@@ -118,6 +152,19 @@ mod tests {
         assert!(Case::parse("x", text).is_err());
         assert!(Case::parse("x", &format!("{text}{see}")).is_ok());
         assert!(Case::parse("x", &format!("{text}quick = [\"hurd\"]\n{see}")).is_err());
+    }
+
+    #[test]
+    fn what_a_case_does_not_say_comes_from_the_one_that_it_is_like() -> Result<()> {
+        let text = "title = \"x\"\nlike = \"off\"\nroot = \"lvm\"\n[[see]]\nre = \"y\"\n";
+        let case = Case::parse("x", text)?;
+        let base = all()?.into_iter().find(|case| case.name == "off");
+        let base = base.context("off")?;
+        assert_eq!((case.end, &case.boot), (base.end, &base.boot));
+        assert_eq!(case.see.len(), base.see.len() + 1);
+        assert!(case.append.is_empty() && case.root == Root::Lvm);
+        assert!(Case::parse("x", "title = \"x\"\nlike = \"nobody\"\n").is_err());
+        Ok(())
     }
 
     #[test]

@@ -5,10 +5,10 @@
 
 use super::kept::kept;
 use crate::setup::digest;
-use crate::vm::{Drive, Exit, Machine, raw};
+use crate::vm::{Drive, Exit, Line, Machine, raw};
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The size of the volume that is the root.
@@ -90,15 +90,8 @@ pub(super) fn disks() -> Result<Disks> {
     let key = digest(format!("{SCRIPT}{:?}", drives()).as_bytes());
     let dir = kept("disks", key, |dir| {
         eprintln!("machines: having mdadm make the drives");
-        let boot = machine.boot(dir, SCRIPT, &mut |_| {})?;
-        let console: Vec<String> = boot.lines.iter().map(raw).collect();
-        ensure!(
-            boot.exit == Exit::Script && console.iter().any(|line| line.ends_with("script rc=0")),
-            "the drives could not be made:\n{}",
-            console.join("\n")
-        );
-        let arrays: Vec<&str> = boot
-            .lines
+        let lines = run(&machine, dir, SCRIPT)?;
+        let arrays: Vec<&str> = lines
             .iter()
             .filter_map(|line| line.text.strip_prefix("out: "))
             .filter(|line| line.starts_with("ARRAY "))
@@ -110,4 +103,16 @@ pub(super) fn disks() -> Result<Disks> {
         dir,
         arrays: arrays.lines().map(str::to_owned).collect(),
     })
+}
+
+/// Runs in a VM what has to come to its end there, with the drives in `disks`; its console.
+pub(super) fn run(machine: &Machine, disks: &Path, script: &str) -> Result<Vec<Line>> {
+    let boot = machine.boot(disks, script, &mut |_| {})?;
+    let console: Vec<String> = boot.lines.iter().map(raw).collect();
+    ensure!(
+        boot.exit == Exit::Script && console.iter().any(|line| line.ends_with("script rc=0")),
+        "the drives could not be made:\n{}",
+        console.join("\n")
+    );
+    Ok(boot.lines)
 }

@@ -4,6 +4,7 @@ use super::boot::overlay;
 use super::disks::{DRIVES, Disks, KERNEL, MEMBERS, ROOT_MIB, disks};
 use super::kept::kept;
 use super::layers;
+use super::root::{FS_UUID, Root};
 use crate::setup::{self, Generator, Kernel, Userland, checked, digest};
 use crate::{dist, vm};
 use anyhow::{Context, Result, ensure};
@@ -13,9 +14,6 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The root file system's own UUID.
-pub(super) const ROOT_UUID: &str = "0d1e2f30-4152-4637-8899-aabbccddeeff";
 
 const SCRIPT: &str = include_str!("image.sh");
 
@@ -74,14 +72,19 @@ impl Package {
 pub(super) struct Image {
     pub(super) kernel: Kernel,
     pub(super) initrd: PathBuf,
-    /// The words by which this initramfs takes up the root's array.
+    /// The words by which this initramfs finds root.
     pub(super) cmdline: String,
     disks: Disks,
     dir: PathBuf,
 }
 
-/// The machine of a userland that has `more` packages, made where it is not there as it would be made now.
-pub(super) fn image(userland: &str, package: Package, more: &[String]) -> Result<Image> {
+/// The machine of a userland that has `more` packages and its root there, made where it is not there as it would be made now.
+pub(super) fn image(
+    userland: &str,
+    package: Package,
+    more: &[String],
+    root: Root,
+) -> Result<Image> {
     setup::host(setup::Need::Vm)?;
     setup::packages(&[(
         "qemu-utils",
@@ -92,14 +95,15 @@ pub(super) fn image(userland: &str, package: Package, more: &[String]) -> Result
     let disks = disks()?;
     let modules = vm::module_tree(&kernel, &MODULES.map(str::to_owned))?;
     let over = tempfile::tempdir()?;
-    layers::machine(over.path(), &kernel, &disks)?;
+    layers::machine(over.path(), &kernel, &disks, root)?;
     if package != Package::None {
         dist::deb(&over.path().join("case/quell.deb"))?;
     }
     let name = format!(
-        "{}{}{}",
+        "{}{}{}{}",
         userland.name,
         package.suffix(),
+        root.suffix(),
         more.iter()
             .map(|name| format!("+{name}"))
             .collect::<String>()
@@ -110,7 +114,11 @@ pub(super) fn image(userland: &str, package: Package, more: &[String]) -> Result
         package.commands()
     );
     let over_it = contents(over.path())?;
-    let key = format!("{SCRIPT}{command}{userland:?}{modules:?}{disks:?}{over_it:016x}");
+    let key = format!(
+        "{SCRIPT}{command}{userland:?}{modules:?}{disks:?}{over_it:016x}{}{}",
+        root.mib(),
+        root.script()
+    );
     let key = digest(key.as_bytes());
     let dir = kept(&name, key, |dir| {
         eprintln!("machines: making {name}");
@@ -119,14 +127,18 @@ pub(super) fn image(userland: &str, package: Package, more: &[String]) -> Result
             &userland,
             &kernel.version,
             &command,
+            root.mib(),
             &[&modules, over.path()],
         )?;
-        members(dir, &disks)
+        match root {
+            Root::Volume => members(dir, &disks),
+            _ => root.pour(dir, &disks),
+        }
     })?;
-    let cmdline = match userland.generator {
-        Generator::Dracut => format!("rd.md.uuid={}", disks.container()?),
-        Generator::InitramfsTools => String::new(),
-    };
+    let mut cmdline = root.words(userland.generator);
+    if userland.generator == Generator::Dracut {
+        cmdline += &format!(" rd.md.uuid={}", disks.container()?);
+    }
     Ok(Image {
         kernel,
         initrd: dir.join("initrd"),
@@ -142,6 +154,7 @@ fn make(
     userland: &Userland,
     kernel: &str,
     initramfs: &str,
+    mib: u64,
     layers: &[&Path],
 ) -> Result<()> {
     let script = dir.join("image.sh");
@@ -152,7 +165,7 @@ fn make(
         command.args(["--user", "--map-root-user", "--map-auto"]);
     }
     command.arg("sh").arg(&script).arg(dir).arg(&userland.tar);
-    command.args([kernel, &ROOT_MIB.to_string(), ROOT_UUID, initramfs]);
+    command.args([kernel, &mib.to_string(), FS_UUID, initramfs]);
     checked(command.args(layers)).with_context(|| format!("making {}", dir.display()))
 }
 

@@ -1,7 +1,7 @@
 //! What lies over a userland: the modules of the kernel, what makes it this machine, and what runs a case's script.
 
 use super::disks::Disks;
-use super::image::ROOT_UUID;
+use super::root::Root;
 use crate::setup::Kernel;
 use anyhow::Result;
 use std::fs;
@@ -55,11 +55,15 @@ const PLATFORM: &[(&str, &str, u32)] = &[
 ];
 
 /// What makes any userland this machine.
-pub(super) fn machine(dir: &Path, kernel: &Kernel, disks: &Disks) -> Result<()> {
-    let mut fstab =
-        format!("UUID={ROOT_UUID} / ext4 defaults 0 1\nLABEL=second /srv ext4 defaults 0 2\n");
+pub(super) fn machine(dir: &Path, kernel: &Kernel, disks: &Disks, root: Root) -> Result<()> {
+    // On a busy host udev may take its time for a disk, too.
+    let options = "defaults,x-systemd.device-timeout=600";
+    let mut fstab = format!(
+        "{} / ext4 defaults 0 1\nLABEL=second /srv ext4 {options} 0 2\n",
+        root.source()
+    );
     for name in ["a", "b", "c", "d"] {
-        fstab += &format!("LABEL={name} /mnt/{name} ext4 defaults 0 2\n");
+        fstab += &format!("LABEL={name} /mnt/{name} ext4 {options} 0 2\n");
         fs::create_dir_all(dir.join("mnt").join(name))?;
     }
     let arrays = disks.arrays.join("\n");
@@ -76,6 +80,7 @@ pub(super) fn machine(dir: &Path, kernel: &Kernel, disks: &Disks) -> Result<()> 
     for (name, text, mode) in files.iter().chain(PLATFORM) {
         write(&etc.join(name), text, *mode)?;
     }
+    root.configure(&etc)?;
     let units = etc.join("systemd/system");
     let wanted = units.join("multi-user.target.wants");
     fs::create_dir_all(&wanted)?;
@@ -90,7 +95,8 @@ pub(super) fn machine(dir: &Path, kernel: &Kernel, disks: &Disks) -> Result<()> 
     write(&case.join("run"), RUN, 0o755)
 }
 
-fn write(file: &Path, text: &str, mode: u32) -> Result<()> {
+/// A file below the userland.
+pub(super) fn write(file: &Path, text: &str, mode: u32) -> Result<()> {
     fs::create_dir_all(file.parent().unwrap_or(file))?;
     fs::write(file, text)?;
     Ok(fs::set_permissions(file, fs::Permissions::from_mode(mode))?)

@@ -1,8 +1,8 @@
 //! Whole machines: real Debian userlands whose root lies on an Intel RAID volume, booted by their own initramfs.
 //!
 //! `case` says what a file below `tests/machines/` may hold, `disks` has mdadm make the drives, `image` makes a root file
-//! system and an initramfs from a userland and puts it on them, `layers` says what lies over the userland, `boot` boots copies
-//! and `kept` keeps what is expensive. The console and its checks are the VM bench's.
+//! system and an initramfs from a userland and puts it on them, `root` what lies between, `layers` says what lies over the
+//! userland, `boot` boots copies and `kept` keeps what is expensive. The console and its checks are the VM bench's.
 
 mod boot;
 mod case;
@@ -10,6 +10,7 @@ mod disks;
 mod image;
 mod kept;
 mod layers;
+mod root;
 #[cfg(test)]
 mod shell;
 
@@ -24,7 +25,7 @@ const PRELUDE: &str = include_str!("prelude.sh");
 
 /// Runs a case on a userland; with `live` its console is shown as it comes.
 pub(crate) fn run_case(case: &Case, userland: &str, live: bool) -> Result<Outcome> {
-    let image = image::image(userland, case.package, &case.packages)?;
+    let image = image::image(userland, case.package, &case.packages, case.root)?;
     vm::outcome(
         &format!("machines/{}-{userland}", case.name),
         live,
@@ -36,7 +37,7 @@ pub(crate) fn run_case(case: &Case, userland: &str, live: bool) -> Result<Outcom
 /// Boots a userland's machine once, from drives as they were made, with a script as cases have them.
 pub(crate) fn boot_once(userland: &str, package: Package, script: &str) -> Result<Boot> {
     let case = Case::once(package, script)?;
-    let image = image::image(userland, case.package, &case.packages)?;
+    let image = image::image(userland, case.package, &case.packages, case.root)?;
     let mut boots = vm::attempts(|| boot::boots(&case, &image, false))?;
     boots.pop().context("the machine was not booted")
 }

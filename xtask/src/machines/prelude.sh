@@ -9,8 +9,8 @@ finish() {
 }
 # any_exitrd: dracut's will come where its initramfs asked for one; else it is to be quell itself.
 any_exitrd() { [ -e /run/initramfs/.need_shutdown ] || expect_rc 0 systemctl enable quell-exitrd.service; }
-# array_on DIR: the array that what is mounted there lies on.
-array_on() { basename "$(readlink -f "$(findmnt -n -o SOURCE "$1")")"; }
+# array_on DIR: the array that what is mounted there lies on, whatever lies between.
+array_on() { lsblk --inverse --list --noheadings --output NAME,TYPE "$(findmnt -n -o SOURCE "$1")" | sed -n 's/ *raid1 *$//p'; }
 # leave_files: something written to every file system, and not synced.
 leave_files() { for _d in / /srv /mnt/a /mnt/b /mnt/c /mnt/d; do echo "$_d" >"$_d/left-behind"; done; }
 # found_well: what leave_files has left is there, no journal was replayed, and no volume needs a resync.
