@@ -130,8 +130,6 @@ pub(crate) fn userland(name: &str, more: &[String]) -> Result<Userland> {
             build.arg(format!("--aptopt={option}"));
         }
         let done = build
-            // Some mirrors keep the release to come for longer than its index says it is valid; signatures count all the same.
-            .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
             .args([recipe.release, "-"])
             .arg(apt.sources())
             .stdin(Stdio::null())
