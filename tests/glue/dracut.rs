@@ -157,6 +157,7 @@ fn an_exitrd_is_wanted_where_quell_says_so() {
     under_each_shell(|sandbox| {
         let hook = "hooks/cleanup/98-quell-need-shutdown.sh";
         sandbox.script(&format!("{FOLDER}/quell-need-shutdown.sh"), hook);
+        image(sandbox);
         sandbox.quell(&["exit 0", "exit 1", "kill -SEGV $$"]);
         let text =
             "need_shutdown() { echo wanted >> $S/need; }; for _ in 1 2 3; do . $S/HOOK; done";

@@ -1,6 +1,9 @@
 //! `/usr/lib/quell/initrd/imsm`: who assembles, quell or mdadm.
 
 use crate::sandbox::{Sandbox, under_each_shell};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 const RULE: &str = "etc/udev/rules.d/62-quell-imsm.rules";
 const IMSM: &str = "usr/lib/quell/initrd/imsm";
@@ -171,6 +174,31 @@ fn b46_where_quell_dies_or_lacks_something_all_is_mdadms() {
             assert!(!calls.iter().any(|call| call.starts_with("quell")));
         });
     }
+}
+
+#[test]
+fn b46_a_quell_that_hangs_is_not_waited_for() {
+    under_each_shell(|sandbox| {
+        image(sandbox);
+        // More than quell's own deadline, which is no time for a test.
+        sandbox.change(IMSM, "patience=150", "patience=1");
+        let hangs = "echo $$ > $S/pid; exec /bin/sleep 600";
+        sandbox.quell(&[hangs, hangs]);
+        sandbox.run(IMSM, &["wanted"]);
+        assert!(!sandbox.exists(RULE));
+
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
+        assert_eq!(taken(sandbox).len(), 4);
+        assert_eq!(sandbox.read("run/quell/died"), "124\n");
+        // It cannot come back and write, either.
+        let quell = format!("/proc/{}", sandbox.read("pid").trim());
+        for _ in 0..100 {
+            if Path::new(&quell).exists() {
+                sleep(Duration::from_millis(100));
+            }
+        }
+        assert!(!Path::new(&quell).exists(), "{quell}");
+    });
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn under_each_shell(test: impl Fn(&Sandbox)) {
         sandbox.write("dev/kmsg", "");
         // Nothing but the stubs, and what the smallest images have.
         sandbox.write("bin/", "");
-        for tool in ["cat", "mkdir", "mv"] {
+        for tool in ["cat", "mkdir", "mv", "sleep"] {
             std::os::unix::fs::symlink(format!("/bin/{tool}"), sandbox.at("bin").join(tool))
                 .unwrap();
         }
@@ -65,6 +65,7 @@ impl Sandbox {
     /// Writes a file; a path that ends in `/` is a folder.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let at = self.at(path);
+        assert!(!at.is_symlink(), "{path} is the machine's own");
         if path.ends_with('/') {
             fs::create_dir_all(at).unwrap();
         } else {
@@ -101,6 +102,13 @@ impl Sandbox {
         );
         self.write(to, &text);
         self.executable(to);
+    }
+
+    /// Puts other words into a script that is there.
+    pub(crate) fn change(&self, path: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.at(path)).unwrap();
+        assert!(text.contains(from), "{path} has no {from}");
+        self.write(path, &text.replace(from, to));
     }
 
     /// A program that writes down its name and arguments, and then does this. `$S` is the sandbox.

@@ -1,5 +1,5 @@
 #!/bin/sh
 # cleanup: whether dracut's exitrd is wanted for quell's sake.
-if /usr/lib/quell/quell exitrd --wanted --stage=initrd; then
+if /usr/lib/quell/initrd/imsm exitrd; then
     need_shutdown
 fi
