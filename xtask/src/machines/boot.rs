@@ -1,12 +1,11 @@
 //! Boots a machine: copies of its drives, and for each boot the case's script, which the machine finds in its firmware.
 
-use super::case::Case;
-use super::disks::drives;
+use super::case::{Case, Start};
 use super::image::Image;
-use crate::vm::{self, Boot, Line};
+use crate::vm::{self, Boot, Contents, Line};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// dracut's own exitrd unpacks a whole image into memory.
@@ -18,21 +17,26 @@ pub(super) fn boots(case: &Case, image: &Image, live: bool) -> Result<Vec<Boot>>
     let disks = run.path().join("disks");
     fs::create_dir(&disks)?;
     image.overlay(&disks)?;
+    let drives = case.drives();
     let mut boots = Vec::new();
-    for (n, script) in case.boot.iter().enumerate() {
-        let dir = run.path().join(format!("boot{}", n + 1));
+    for (n, start) in (1..).zip(&case.boot) {
+        let dir = run.path().join(format!("boot{n}"));
         fs::create_dir(&dir)?;
-        let text = format!("{}{}{script}", vm::PRELUDE, super::PRELUDE);
+        let text = format!("{}{}{}", vm::PRELUDE, super::PRELUDE, start.script);
         fs::write(dir.join("script"), text)?;
-        let mut arguments = arguments(image, &case.append, &dir);
-        arguments.extend(vm::drive_arguments(&drives(), &disks, n + 1)?);
+        let append = format!("{} {}", case.append, start.append);
+        let mut arguments = arguments(image, &initramfs(image, start, &dir)?, &append, &dir);
+        arguments.extend(vm::drive_arguments(&drives, &disks, n)?);
+        if start.forget {
+            arguments.push("-snapshot".to_owned());
+        }
         let mut show = |line: &Line| {
             if live {
                 println!("{:7.2} {}", line.wall.as_secs_f64(), vm::raw(line));
             }
         };
         let boot = vm::run_qemu(&arguments, &dir, case.timeout(), &mut show)?;
-        let well = case.ended(&boot);
+        let well = case.ended(start, &boot);
         boots.push(boot);
         // A minute or more each: no further one tells anything.
         if !well {
@@ -42,7 +46,27 @@ pub(super) fn boots(case: &Case, image: &Image, live: bool) -> Result<Vec<Boot>>
     Ok(boots)
 }
 
-fn arguments(image: &Image, append: &str, dir: &Path) -> Vec<String> {
+/// The image's initramfs; where a boot has something over it, one with a further archive, of which the kernel takes the files
+/// that are in both.
+fn initramfs(image: &Image, start: &Start, dir: &Path) -> Result<PathBuf> {
+    if start.over.is_empty() {
+        return Ok(image.initrd.clone());
+    }
+    let mut over = Contents::default();
+    for (path, text) in &start.over {
+        over.text(path, text, 0o755);
+    }
+    let archive = dir.join("over");
+    over.write(&archive)?;
+    let mut bytes = fs::read(&image.initrd)?;
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.extend(fs::read(archive)?);
+    let both = dir.join("initrd");
+    fs::write(&both, bytes)?;
+    Ok(both)
+}
+
+fn arguments(image: &Image, initrd: &Path, append: &str, dir: &Path) -> Vec<String> {
     // The metadata is to be taken without an Intel platform by all that is not called by udev too. A terminal that is dumb gets
     // no escape sequences between its lines. A unit that takes its time on a busy host is no failure: each boot has a limit.
     let cmdline = format!(
@@ -50,8 +74,7 @@ fn arguments(image: &Image, append: &str, dir: &Path) -> Vec<String> {
          systemd.log_target=kmsg systemd.show_status=0 systemd.default_timeout_start_sec=600 {append}",
         image.cmdline
     );
-    let mut arguments =
-        vm::base_arguments(2, MEMORY_MIB, &image.kernel.image, &image.initrd, &cmdline);
+    let mut arguments = vm::base_arguments(2, MEMORY_MIB, &image.kernel.image, initrd, &cmdline);
     arguments.extend([
         "-fw_cfg".to_owned(),
         format!(

@@ -1,11 +1,13 @@
 //! A case: one TOML file below `tests/machines/` with the userlands it runs on, what runs in each boot and what must be seen.
 
+use super::disks;
 use super::image::Package;
 use super::root::Root;
 use crate::setup;
-use crate::vm::{self, Boot, End, See};
+use crate::vm::{self, Boot, Drive, End, See};
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -43,11 +45,14 @@ pub(crate) struct Case {
     /// Seconds for each boot.
     #[serde(default = "default_timeout")]
     timeout: u64,
-    /// How every boot must end.
-    end: Option<End>,
-    /// What runs in each boot when all else is up.
+    /// Further drives, empty ones, behind those that every machine has.
     #[serde(default)]
-    pub(crate) boot: Vec<String>,
+    pub(super) drive: Vec<Drive>,
+    /// How a boot must end that does not say it itself.
+    end: Option<End>,
+    /// Each boot.
+    #[serde(default, deserialize_with = "starts")]
+    pub(super) boot: Vec<Start>,
     /// What is usually a failure and is wanted here: `aborted`, `panic`, `trace`.
     #[serde(default)]
     allow: Vec<String>,
@@ -58,6 +63,49 @@ pub(crate) struct Case {
 
 fn default_timeout() -> u64 {
     600
+}
+
+/// One boot of a case.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Start {
+    /// What runs in it when all else is up.
+    pub(super) script: String,
+    /// More words for its kernel command line.
+    pub(super) append: String,
+    /// How it must end, where not as the case says.
+    end: Option<End>,
+    /// The drives that are not there, counted from 1.
+    pub(super) away: Vec<usize>,
+    /// Programs put over those of the initramfs, by their path in it.
+    pub(super) over: BTreeMap<String, String>,
+    /// What it writes is thrown away: the next boot has the drives as this one found them.
+    pub(super) forget: bool,
+}
+
+/// A boot as it stands in a file: a script alone where nothing else is to be said.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a boot is a script, or a table with `script` and perhaps append, end, away, over, forget"
+)]
+enum Written {
+    Script(String),
+    Table(Start),
+}
+
+fn starts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Start>, D::Error> {
+    let boots = Vec::<Written>::deserialize(from)?;
+    Ok(boots
+        .into_iter()
+        .map(|boot| match boot {
+            Written::Table(start) => start,
+            Written::Script(script) => Start {
+                script,
+                ..Start::default()
+            },
+        })
+        .collect())
 }
 
 impl Case {
@@ -87,6 +135,14 @@ impl Case {
             bail!("it needs a `boot`");
         }
         ensure!(case.end.is_some(), "it needs an `end`");
+        let drives = case.drives().len();
+        for boot in &case.boot {
+            ensure!(!boot.script.is_empty(), "a boot needs a `script`");
+            ensure!(
+                boot.away.iter().all(|nth| (1..=drives).contains(nth)),
+                "`away` counts the drives from 1 to {drives}"
+            );
+        }
         vm::validate(&case.see, &case.allow)?;
         let known: Vec<String> = setup::userlands().collect();
         for name in case.userlands.iter().chain(&case.quick) {
@@ -102,7 +158,10 @@ impl Case {
         let bare: Self = toml::from_str("title = \"a figure\"\nend = \"reset\"\nboot = []")?;
         Ok(Self {
             package,
-            boot: vec![script.to_owned()],
+            boot: vec![Start {
+                script: script.to_owned(),
+                ..Start::default()
+            }],
             ..bare
         })
     }
@@ -116,23 +175,44 @@ impl Case {
         }
     }
 
+    /// Each drive, with the boots that it is there in.
+    pub(super) fn drives(&self) -> Vec<Drive> {
+        let kinds = disks::drives().into_iter().chain(self.drive.clone());
+        let each = kinds.flat_map(|drive| {
+            let count = drive.count as usize;
+            std::iter::repeat_n(Drive { count: 1, ..drive }, count)
+        });
+        each.zip(1..)
+            .map(|(drive, nth)| Drive {
+                boots: (1..)
+                    .zip(&self.boot)
+                    .filter(|(_, start)| !start.away.contains(&nth))
+                    .map(|(boot, _)| boot)
+                    .collect(),
+                ..drive
+            })
+            .collect()
+    }
+
     /// How long one boot may take.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
 
-    fn end(&self) -> End {
-        self.end.unwrap_or_default()
+    fn end_of(&self, start: &Start) -> End {
+        start.end.or(self.end).unwrap_or_default()
     }
 
-    /// Whether a boot came to the end that it is to have.
-    pub(crate) fn ended(&self, boot: &Boot) -> bool {
-        vm::failures(self.end(), &self.allow, &[], std::slice::from_ref(boot)).is_empty()
+    /// Whether what `start` began came to the end that it is to have.
+    pub(super) fn ended(&self, start: &Start, boot: &Boot) -> bool {
+        let boot = std::slice::from_ref(boot);
+        vm::failures(&[self.end_of(start)], &self.allow, &[], boot).is_empty()
     }
 
     /// Everything that is wrong with what its boots gave.
     pub(crate) fn failures(&self, boots: &[Boot]) -> Vec<String> {
-        vm::failures(self.end(), &self.allow, &self.see, boots)
+        let ends: Vec<End> = self.boot.iter().map(|start| self.end_of(start)).collect();
+        vm::failures(&ends, &self.allow, &self.see, boots)
     }
 }
 
@@ -152,6 +232,13 @@ mod tests {
         assert!(Case::parse("x", text).is_err());
         assert!(Case::parse("x", &format!("{text}{see}")).is_ok());
         assert!(Case::parse("x", &format!("{text}quick = [\"hurd\"]\n{see}")).is_err());
+        let away = |nth| {
+            format!(
+                "title = \"x\"\nend = \"reset\"\n{see}[[boot]]\nscript = \"true\"\naway = [{nth}]\n"
+            )
+        };
+        assert!(Case::parse("x", &away(6)).is_ok());
+        assert!(Case::parse("x", &away(7)).is_err());
     }
 
     #[test]

@@ -20,17 +20,36 @@ any_exitrd() {
 array_on() { lsblk --inverse --list --noheadings --output NAME,TYPE "$(findmnt -n -o SOURCE "$1")" | sed -n 's/ *raid1 *$//p'; }
 # leave_files: something written to every file system, and not synced.
 leave_files() { for _d in / /srv /mnt/a /mnt/b /mnt/c /mnt/d; do echo "$_d" >"$_d/left-behind"; done; }
-# found_well: what leave_files has left is there, no journal was replayed, and no volume needs a resync.
-found_well() {
+# found_files: what leave_files has left is there, and no journal was replayed.
+found_files() {
 	for _d in / /srv /mnt/a /mnt/b /mnt/c /mnt/d; do is "$_d" "$(cat "$_d/left-behind")"; done
 	if { dmesg && journalctl -b -o cat && cat /run/initramfs/fsck.log; } 2>/dev/null | grep -E 'recovering journal|recovery complete|orphan'; then
 		die "a journal was replayed"
 	fi
-	for _d in / /srv; do
-		is none "$(md resync_start "$(array_on "$_d")")"
-		is 0 "$(md degraded "$(array_on "$_d")")"
-		sync_is idle "$(array_on "$_d")" || die "$_d is resynchronised"
-	done
+}
+# is_whole ARRAY: all of it is there, and nothing needs a resync or is having one.
+is_whole() { [ "$(md degraded "$1") $(md resync_start "$1")" = "0 none" ] && sync_is idle "$1"; }
+both_whole() { for _d in / /srv; do is_whole "$(array_on "$_d")" || return 1; done; }
+found_well() {
+	found_files
+	both_whole || die "a volume is not whole"
+}
+# members ARRAY: the serial numbers of its disks.
+members() { for _m in "/sys/block/$1"/slaves/*; do serial_of "${_m##*/}" && echo; done | sort | tr '\n' ' '; }
+# names ARRAY: what leads to it in /dev.
+names() {
+	for _l in /dev/md/* /dev/disk/by-*/*; do
+		[ "$(readlink -f "$_l")" != "/dev/$1" ] || echo "$_l"
+	done | sort | tr '\n' ' '
+}
+# tell_arrays: a line for each, which is the same wherever the same runs, whatever number the kernel has given it.
+tell_arrays() {
+	for _a in /sys/block/md*; do
+		_a=${_a##*/}
+		_metadata=$(md metadata_version "$_a" | sed 's/[-/]md[0-9]*//')
+		echo "$_metadata $(md level "$_a") of $(md raid_disks "$_a"): $(members "$_a")as $(names "$_a")"
+	done | sort >/tmp/arrays
+	while read -r _line; do say "array: $_line"; done </tmp/arrays
 }
 is_one_mdmon() { [ "$(mdmons | wc -l)" = 1 ]; }
 # one_mdmon: one that systemd's last round of kills leaves alone, once the one of the initramfs has had its time to go.
@@ -52,4 +71,13 @@ by_quell() {
 		_uuid=$(mdadm --detail --export "/dev/$_array" | sed -n 's/^MD_UUID=//p')
 		is "/dev/$_array" "$(readlink -f "/dev/disk/by-id/md-uuid-$_uuid")"
 	done
+}
+_all_clean() { for _d in / /srv; do case $(md array_state "$(array_on "$_d")") in clean | readonly | read-auto) ;; *) return 1 ;; esac; done; }
+# cut: the end of a script whose machine loses its power, with the file systems and their volumes clean.
+cut() {
+	say "quell-case: script rc=0, then the power goes"
+	echo u >/proc/sysrq-trigger
+	until_true 60 _all_clean
+	echo b >/proc/sysrq-trigger
+	sleep 1000
 }

@@ -8,11 +8,15 @@ use anyhow::Result;
 fn the_cases_scripts_are_clean() -> Result<()> {
     let mut scripts = Vec::new();
     for case in all()? {
-        for (n, script) in case.boot.iter().enumerate() {
+        for (n, start) in (1..).zip(&case.boot) {
             scripts.push((
-                format!("{}.{}", case.name, n + 1),
-                format!("{}{PRELUDE}{script}", vm::PRELUDE),
+                format!("{}.{n}", case.name),
+                format!("{}{PRELUDE}{}", vm::PRELUDE, start.script),
             ));
+            for (path, text) in &start.over {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                scripts.push((format!("{}.{n}.{name}", case.name), text.clone()));
+            }
         }
     }
     vm::shell::check(&scripts)

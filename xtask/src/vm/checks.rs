@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use regex_lite::Regex;
 use serde::Deserialize;
 
-/// One `[[see]]`. Exactly one of `re`, `absent`, `order`, `inflight`, `removes`, `shutdowns` and `between` is given.
+/// One `[[see]]`. Exactly one of `re`, `absent`, `alike`, `order`, `inflight`, `removes`, `shutdowns` and `between` is given.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct See {
@@ -18,6 +18,8 @@ pub(crate) struct See {
     max: Option<usize>,
     /// A line that is not there.
     absent: Option<String>,
+    /// Lines that are the same ones in each boot that has any, and two boots at least have.
+    alike: Option<String>,
     /// Lines that are there, one after the other.
     order: Vec<String>,
     /// The most controllers that were ever in flight, by the module's log; with `true` in `inflight`, `count`, `min` and
@@ -45,6 +47,7 @@ impl See {
         let kinds = [
             self.re.is_some(),
             self.absent.is_some(),
+            self.alike.is_some(),
             !self.order.is_empty(),
             self.inflight,
             self.removes.is_some(),
@@ -79,6 +82,7 @@ impl See {
             .re
             .iter()
             .chain(&self.absent)
+            .chain(&self.alike)
             .chain(&self.order)
             .chain(&self.between)
             .chain(&self.than);
@@ -107,6 +111,9 @@ impl See {
         if let Some(pattern) = &self.absent {
             let found = matches(pattern)?;
             ensure!(found == 0, "{found} lines match /{pattern}/, none should");
+        }
+        if let Some(pattern) = &self.alike {
+            alike(&boots, &Regex::new(pattern)?)?;
         }
         let mut rest = lines();
         for pattern in &self.order {
@@ -177,6 +184,26 @@ impl See {
     }
 }
 
+/// Finds lines that match and are not in every boot that has such lines.
+fn alike(boots: &[&Boot], pattern: &Regex) -> Result<()> {
+    let of = |boot: &&Boot| -> Vec<String> {
+        let texts = boot.lines.iter().map(|line| &line.text);
+        texts
+            .filter(|text| pattern.is_match(text))
+            .cloned()
+            .collect()
+    };
+    let mut said: Vec<_> = boots.iter().map(of).filter(|has| !has.is_empty()).collect();
+    ensure!(
+        said.len() > 1,
+        "{} boots have lines that match /{pattern}/, two at least should",
+        said.len()
+    );
+    said.dedup();
+    ensure!(said.len() == 1, "boots differ: {said:#?}");
+    Ok(())
+}
+
 /// The kernel's time from the first line that matches `from` to the next that matches `to`, in one boot.
 fn seconds(boots: &[&Boot], from: &str, to: &str) -> Result<f64> {
     let (start, end) = (Regex::new(from)?, Regex::new(to)?);
@@ -209,11 +236,11 @@ pub(crate) fn validate(see: &[See], allow: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that is wrong with what a case's boots gave: each ends as `end` says, says nothing that `allow` does not allow,
-/// and all of `see` is seen.
-pub(crate) fn failures(end: End, allow: &[String], see: &[See], boots: &[Boot]) -> Vec<String> {
+/// Everything that is wrong with what a case's boots gave: each ends as `ends` says of it, says nothing that `allow` does not
+/// allow, and all of `see` is seen.
+pub(crate) fn failures(ends: &[End], allow: &[String], see: &[See], boots: &[Boot]) -> Vec<String> {
     let mut failures = Vec::new();
-    for (n, boot) in boots.iter().enumerate() {
+    for (n, (boot, end)) in boots.iter().zip(ends).enumerate() {
         let mut fail = |text: String| {
             failures.push(if boots.len() > 1 {
                 format!("boot {}: {text}", n + 1)

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) use case::{Case, End, read};
 pub(crate) use checks::{See, failures, validate};
 pub(crate) use console::Line;
-pub(crate) use initramfs::{PRELUDE, module_tree};
+pub(crate) use initramfs::{Contents, PRELUDE, module_tree};
 #[allow(unused_imports, reason = "what demo and bench stand on")]
 pub(crate) use {
     console::Event,
@@ -68,7 +68,10 @@ pub(crate) fn run_case(case: &Case, kernel: &str, live: bool) -> Result<Outcome>
         &format!("vm/{}-{kernel}", case.name),
         live,
         || boots(case, &machine, live),
-        |boots| checks::failures(case.end, &case.allow, &case.see, boots),
+        |boots| {
+            let ends = vec![case.end; boots.len()];
+            checks::failures(&ends, &case.allow, &case.see, boots)
+        },
     )
 }
 
