@@ -69,7 +69,7 @@ pub enum Claim {
     NotInUuids,
     /// `ARRAY <ignore>` in mdadm.conf: nobody assembles it.
     Ignored,
-    /// No disk of it is below an Intel RAID controller: mdadm's rules decide.
+    /// Not every disk of it is where mdadm is known to take it: mdadm's rules decide.
     NoPlatform,
 }
 

@@ -125,8 +125,9 @@ pub fn serial<'b>(root: &Root, dev: Dev, buf: &'b mut [u8; 256]) -> Option<&'b [
     (1..=SCSI_SERIAL_MAX).contains(&len).then_some(payload)
 }
 
-/// The nearest Intel RAID controller above a disk: SATA in RAID mode (RST, VROC), or a VMD, whose class is RAID too. mdadm
-/// takes IMSM members nowhere else unless it is told to.
+/// What has mdadm take a disk as an IMSM member: the nearest Intel RAID controller above it, SATA in RAID mode (RST, VROC) or a
+/// VMD, whose class is RAID too; or the disk itself, an NVMe drive of Intel's. It takes them below an SCU too (driver isci),
+/// where firmware says that it does RAID, which is for mdadm to find out. Anywhere else it has to be told to.
 pub fn platform(root: &Root, disk: &Disk) -> Option<PciAddress> {
     let name = disk.name.as_str();
     let mut buf = [0; 512];
@@ -147,7 +148,7 @@ pub fn platform(root: &Root, disk: &Disk) -> Option<PciAddress> {
     found
 }
 
-/// The last function of that kind among the folders of a sysfs path.
+/// The last function of these kinds among the folders of a sysfs path.
 fn raid_controller(root: &Root, above: &[u8]) -> Option<PciAddress> {
     above
         .rsplit(|&b| b == b'/')
@@ -158,7 +159,7 @@ fn raid_controller(root: &Root, above: &[u8]) -> Option<PciAddress> {
                 root.read(path.as_str(), &mut [0; 16])
                     .is_ok_and(|text| text.starts_with(value))
             };
-            says("vendor", b"0x8086") && says("class", b"0x0104")
+            says("vendor", b"0x8086") && (says("class", b"0x0104") || says("class", b"0x0108"))
         })
 }
 

@@ -107,6 +107,46 @@ fn quell_is_not_called_on_a_machine_without_a_disk_for_it() {
 }
 
 #[test]
+fn where_mdadm_leaves_imsm_alone_it_gets_the_disks_that_quell_has_declined_too() {
+    under_each_shell(|sandbox| {
+        image(sandbox);
+        // None of them is a member to udev's rule.
+        sandbox.stub(
+            "bin/udevadm",
+            "case $* in *match=ID_FS_TYPE=isw_raid_member) echo $S/sys/class/block/sda;; esac",
+        );
+        sandbox.write("run/quell/for-mdadm", &format!("{A}\n"));
+        sandbox.quell(&["exit 5"]);
+        // dracut's image: they have been mdadm's from the first.
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 0);
+        assert_eq!(sandbox.calls().len(), 1, "udevadm is asked, and that is all");
+
+        sandbox.write("etc/mdadm/mdadm.conf", "AUTO -imsm\n");
+        sandbox.write("etc/mdadm/mdadm.conf.kept", "");
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
+        assert_eq!(taken(sandbox), [incremental("sda")]);
+        assert!(sandbox.read("etc/mdadm/mdadm.conf").contains(A));
+    });
+}
+
+#[test]
+fn b46_a_quell_that_dies_leaves_mdadm_the_disks_that_it_has_declined_too() {
+    under_each_shell(|sandbox| {
+        image(sandbox);
+        sandbox.stub(
+            "bin/udevadm",
+            "case $* in *match=ID_FS_TYPE=isw_raid_member) echo $S/sys/class/block/sda;; esac",
+        );
+        sandbox.write("etc/mdadm/mdadm.conf", "AUTO -imsm\n");
+        sandbox.write("etc/mdadm/mdadm.conf.kept", "as on the host\n");
+        sandbox.quell(&["kill -SEGV $$"]);
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
+        assert_eq!(taken(sandbox), [incremental("sda")]);
+        assert_eq!(sandbox.read("etc/mdadm/mdadm.conf"), "as on the host\n");
+    });
+}
+
+#[test]
 fn b11_mdadm_gets_the_disks_of_the_containers_named_and_no_others() {
     under_each_shell(|sandbox| {
         image(sandbox);

@@ -123,6 +123,12 @@ fn the_controller_above() {
         ("sys/bus/pci/devices/0000:00:17.0/class", "0x010400\n"),
         ("sys/bus/pci/devices/0000:00:1f.2/vendor", "0x8086\n"),
         ("sys/bus/pci/devices/0000:00:1f.2/class", "0x010601\n"),
+        ("sys/bus/pci/devices/0000:05:00.0/vendor", "0x8086\n"),
+        ("sys/bus/pci/devices/0000:05:00.0/class", "0x010802\n"),
+        ("sys/bus/pci/devices/0000:06:00.0/vendor", "0x144d\n"),
+        ("sys/bus/pci/devices/0000:06:00.0/class", "0x010802\n"),
+        ("sys/bus/pci/devices/0000:07:00.0/vendor", "0x8086\n"),
+        ("sys/bus/pci/devices/0000:07:00.0/class", "0x010700\n"),
         ("sys/bus/pci/devices/0000:03:00.0/vendor", "0x1000\n"),
         ("sys/bus/pci/devices/0000:03:00.0/class", "0x010400\n"),
         ("sys/block/x", ""),
@@ -133,13 +139,18 @@ fn the_controller_above() {
     let ata = |address: &str| {
         format!("../devices/pci0000:00/{address}/ata1/host0/target0:0:0/0:0:0:0/block/sda")
     };
+    let nvme =
+        |address: &str| format!("../devices/pci0000:00/0000:00:01.0/{address}/nvme/nvme0/nvme0n1");
     let head = "devices/virtual/nvme-subsystem/nvme-subsys3";
     let links = [
         ("block/nvme2n1", format!("{vmd}/nvme2n1")),
         ("block/sda", ata("0000:00:17.0")),
         ("block/sdb", ata("0000:00:1f.2")),
         ("block/sdc", ata("0000:03:00.0")),
+        ("block/sde", ata("0000:07:00.0")),
         ("block/nvme3n1", format!("../{head}/nvme3n1")),
+        ("block/nvme5n1", nvme("0000:05:00.0")),
+        ("block/nvme6n1", nvme("0000:06:00.0")),
         ("class/nvme/nvme2", format!("../{vmd}")),
     ];
     for (link, to) in links {
@@ -165,6 +176,10 @@ fn the_controller_above() {
     assert_eq!(above("sdb"), None);
     assert_eq!(above("sdc"), None);
     assert_eq!(above("sdd"), None);
+    // An NVMe drive of Intel's own, another maker's, and an SCU, whose firmware mdadm asks.
+    assert_eq!(above("nvme5n1").as_deref(), Some("0000:05:00.0"));
+    assert_eq!(above("nvme6n1"), None);
+    assert_eq!(above("sde"), None);
 }
 
 #[test]
