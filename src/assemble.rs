@@ -15,6 +15,7 @@ mod judge;
 mod look;
 mod naming;
 mod order;
+mod patience;
 mod probe;
 mod read;
 mod recorded;

@@ -1,6 +1,7 @@
 //! What is known of a container beside its metadata, put together for the decision.
 
 use super::decide::{Claim, Decision, Patience, Scene, decide};
+use super::patience::Initramfs;
 use super::probe::{self, Header};
 use super::read::Wanted;
 use super::{Assembly, Case, act, look, naming};
@@ -110,8 +111,13 @@ impl Assembly<'_> {
             Degraded::Never => Patience::Never,
             Degraded::After(seconds) => Patience::Until(seen_ms + u64::from(seconds) * 1000),
             Degraded::Default if self.context.stage == Stage::Initrd => {
-                let rootdelay = std::env::var("ROOTDELAY");
-                Patience::Until(seen_ms + patience_ms(rootdelay.as_deref().ok()))
+                let says = |name: &str| std::env::var(name).ok();
+                let (rootdelay, start) = (says("ROOTDELAY"), says("starttime"));
+                let initramfs = Initramfs {
+                    rootdelay: rootdelay.as_deref(),
+                    start: start.as_deref(),
+                };
+                Patience::Until(initramfs.until_ms(seen_ms))
             }
             Degraded::Default => Patience::Never,
         }
@@ -165,35 +171,5 @@ impl Assembly<'_> {
         .into_iter()
         .map(|(header, why)| (header.volume, why))
         .collect()
-    }
-}
-
-/// In the initrd a container waits so long for its disks, in milliseconds, unless it is told otherwise: as long as dracut's
-/// and systemd's own timers for mdadm do. initramfs-tools waits for root for ROOTDELAY seconds, 30 at least, which it has in
-/// the environment of its scripts; mdadm's script there gives up on missing disks after two thirds of that.
-fn patience_ms(rootdelay: Option<&str>) -> u64 {
-    const DRACUT_MS: u64 = 30_000;
-    const LEAST_S: u64 = 30;
-    match rootdelay {
-        None => DRACUT_MS,
-        Some(text) => {
-            let seconds: u64 = text.trim().parse().unwrap_or(0);
-            seconds.clamp(LEAST_S, 86_400) * 2000 / 3
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::patience_ms;
-
-    #[test]
-    fn a_degraded_root_comes_up_before_the_initramfs_gives_up() {
-        assert_eq!(patience_ms(None), 30_000);
-        assert_eq!(patience_ms(Some("")), 20_000);
-        assert_eq!(patience_ms(Some("5")), 20_000);
-        assert_eq!(patience_ms(Some("180")), 120_000);
-        assert_eq!(patience_ms(Some("99999999999999999999")), 20_000);
-        assert_eq!(patience_ms(Some("999999999")), 57_600_000);
     }
 }
