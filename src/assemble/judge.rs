@@ -113,9 +113,11 @@ impl Assembly<'_> {
             Degraded::Default if self.context.stage == Stage::Initrd => {
                 let says = |name: &str| std::env::var(name).ok();
                 let (rootdelay, start) = (says("ROOTDELAY"), says("starttime"));
+                let retry = says("RDRETRY");
                 let initramfs = Initramfs {
                     rootdelay: rootdelay.as_deref(),
                     start: start.as_deref(),
+                    retry: retry.as_deref(),
                 };
                 Patience::Until(initramfs.until_ms(seen_ms))
             }

@@ -4,7 +4,11 @@
 //! boot) before it sleeps for as long: its scripts have both in their environment. mdadm's script there gives up on missing
 //! disks after two thirds of that. Whatever is started must be there before initramfs-tools looks for root the last time.
 //!
-//! Source: initramfs-tools' `init`, `scripts/local` and mdadm's `scripts/local-block/mdadm`.
+//! dracut's initqueue makes `RDRETRY` passes, two a second (twice `rd.retry=`), and has mdadm start what lacks disks after two
+//! thirds of them: systemd's timer for mdadm is not set off there. Who waits less than that records a slow disk as failed.
+//!
+//! Sources: initramfs-tools' `init`, `scripts/local` and mdadm's `scripts/local-block/mdadm`; dracut's `dracut-initqueue.sh` and
+//! its module mdraid.
 
 /// Where nothing is known of the initramfs: as long as systemd's timer for mdadm, `mdadm-last-resort@.timer`.
 const UNKNOWN_MS: u64 = 30_000;
@@ -22,13 +26,17 @@ pub(super) struct Initramfs<'a> {
     pub(super) rootdelay: Option<&'a str>,
     /// `starttime`
     pub(super) start: Option<&'a str>,
+    /// `RDRETRY`: this is dracut.
+    pub(super) retry: Option<&'a str>,
 }
 
 impl Initramfs<'_> {
     /// Until when a container waits whose first disk was seen then, in milliseconds since boot.
     pub(super) fn until_ms(self, seen_ms: u64) -> u64 {
         let Some(delay) = self.rootdelay else {
-            return seen_ms + UNKNOWN_MS;
+            let retry = self.retry.and_then(number);
+            let passes = retry.map(|passes| passes.min(2 * MOST_S));
+            return seen_ms + passes.map_or(UNKNOWN_MS, |passes| passes * 1000 / 3);
         };
         let wait_s = number(delay).unwrap_or(0).clamp(LEAST_S, MOST_S);
         let until = seen_ms + wait_s * 2000 / 3;
@@ -54,6 +62,7 @@ mod tests {
         let initramfs = Initramfs {
             rootdelay: Some(rootdelay),
             start: Some(start),
+            retry: None,
         };
         initramfs.until_ms(seen_ms)
     }
@@ -83,8 +92,23 @@ mod tests {
         assert_eq!(until("", "18446744073709551615", 0), 20_000);
         let initramfs = Initramfs {
             rootdelay: Some("5"),
-            start: None,
+            ..Initramfs::default()
         };
         assert_eq!(initramfs.until_ms(1_000), 21_000);
+    }
+
+    #[test]
+    fn in_dracut_no_disk_is_given_up_before_mdadm_would() {
+        let until = |retry| {
+            let initramfs = Initramfs {
+                retry: Some(retry),
+                ..Initramfs::default()
+            };
+            initramfs.until_ms(4_000)
+        };
+        assert_eq!(until("360"), 124_000);
+        assert_eq!(until("90"), 34_000);
+        assert_eq!(until("99999999999"), 57_604_000);
+        assert_eq!(until("x"), 34_000);
     }
 }

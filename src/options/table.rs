@@ -103,7 +103,7 @@ pub const TABLE: &[Row] = &[
         key: Key::Degraded,
         name: "degraded",
         values: "seconds, 0 to 86400, never",
-        default: "30 in dracut's initramfs, two thirds of the wait for root in initramfs-tools', never for a person",
+        default: "in the initramfs two thirds of its wait for root: 120 in dracut's, 20 in initramfs-tools', never for a person",
         meaning: "from the first member seen until a volume with missing members is started; without a value: at once",
         works: true,
     },

@@ -133,6 +133,18 @@ fn the_initqueue_does_not_lose_patience_before_dracut_does_but_then() {
 }
 
 #[test]
+fn an_array_that_root_does_not_need_holds_the_boot_up_for_30_seconds_and_no_longer() {
+    under_each_shell(|sandbox| {
+        queued(sandbox);
+        state(sandbox, "boot_id=x\nuntil_ms=124000\ndecided=0\n");
+        for (pass, holds) in [(60, true), (61, false)] {
+            let asked = format!("main_loop={pass} RDRETRY=360 $S/{FINISHED}");
+            assert_eq!(sandbox.shell(&asked) != 0, holds, "pass {pass}");
+        }
+    });
+}
+
+#[test]
 fn b11_what_mdadm_got_is_started_as_late_as_with_mdraid_alone() {
     under_each_shell(|sandbox| {
         queued(sandbox);

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Asked by the initqueue whether it may end. It waits for quell as long as quell waits for disks, and as long as it has
-# patience itself.
+# Asked by the initqueue whether it may end. It waits for quell as long as quell waits for disks, but not for longer than 30
+# seconds (it makes two passes a second) or two thirds of its own patience: what root needs dracut waits for anyhow, and calls
+# quell meanwhile.
 
 # shellcheck disable=SC2154 # hookdir is dracut's
 [ -e "$hookdir/initqueue/settled/quell.sh" ] || exit 0
+[ "${main_loop:-0}" -le 60 ] || exit 0
 [ "${main_loop:-0}" -le $((${RDRETRY:-360} * 2 / 3)) ] || exit 0
 [ -e /run/quell/assembly ] || exit 1
 
