@@ -24,8 +24,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Both, as one: 3 beats 1, 5 beats both (there is something for mdadm to do), 4 beats 5 (it is not mdadm's turn before
-    /// all is decided), and 2 beats all, as nothing was touched.
+    /// Both, as one: 3 beats 1, 5 beats both (there is something for mdadm to do), 4 beats 5 (call again; what is
+    /// mdadm's stands in /run/quell/for-mdadm even so), and 2 beats all, as nothing was touched.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         if other.weight() > self.weight() {

@@ -165,6 +165,19 @@ fn b11_what_mdadm_got_is_started_as_late_as_with_mdraid_alone() {
 }
 
 #[test]
+fn b11_what_mdadm_got_while_quell_still_waits_is_started_too() {
+    under_each_shell(|sandbox| {
+        queued(sandbox);
+        sandbox.stub("sbin/mdraid_start", "");
+        sandbox.write("run/quell/for-mdadm", "x\n");
+        sandbox.quell(&["exit 4"]);
+        sandbox.run(JOB, &[]);
+        assert!(sandbox.exists("hooks/initqueue/settled/quell.sh"));
+        assert!(sandbox.exists("hooks/initqueue/timeout/50-mdraid_start.sh"));
+    });
+}
+
+#[test]
 fn an_exitrd_is_wanted_where_quell_says_so() {
     under_each_shell(|sandbox| {
         let hook = "hooks/cleanup/98-quell-need-shutdown.sh";

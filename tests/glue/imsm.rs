@@ -161,6 +161,22 @@ fn b11_mdadm_gets_the_disks_of_the_containers_named_and_no_others() {
 }
 
 #[test]
+fn b11_what_is_mdadms_does_not_wait_for_what_quell_waits_for() {
+    under_each_shell(|sandbox| {
+        image(sandbox);
+        sandbox.write("etc/mdadm/mdadm.conf", "AUTO -imsm\n");
+        sandbox.write("etc/mdadm/mdadm.conf.kept", "");
+        sandbox.write("run/quell/for-mdadm", &format!("{B}\n"));
+        sandbox.quell(&["exit 4", "exit 4"]);
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 4);
+        assert_eq!(taken(sandbox), [incremental("sdc"), incremental("sdd")]);
+        assert!(sandbox.read("etc/mdadm/mdadm.conf").contains(B));
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 4);
+        assert!(taken(sandbox).is_empty());
+    });
+}
+
+#[test]
 fn mdadm_may_have_what_is_left_to_it_whenever_its_disks_come() {
     under_each_shell(|sandbox| {
         image(sandbox);
@@ -295,11 +311,14 @@ fn an_image_without_mdadm_says_so() {
     under_each_shell(|sandbox| {
         image(sandbox);
         sandbox.remove("bin/mdadm");
-        sandbox.quell(&["exit 5"]);
+        sandbox.quell(&["exit 5"; 2]);
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
         assert_eq!(
             sandbox.read("dev/kmsg"),
             "<28>quell: this image has no mdadm: what is left to it is not assembled\n"
         );
+        sandbox.write("dev/kmsg", "");
+        assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
+        assert_eq!(sandbox.read("dev/kmsg"), "", "it is said once");
     });
 }

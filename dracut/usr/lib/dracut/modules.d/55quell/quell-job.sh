@@ -2,12 +2,11 @@
 # A job of the initqueue. 65-quell-imsm.rules queues it for a disk of quell's, and it queues itself until all is decided.
 
 /usr/lib/quell/initrd/imsm assemble
-case $? in
-4)
+status=$?
+if [ $status -eq 4 ]; then
     /sbin/initqueue --settled --onetime --unique --name quell "$0"
-    ;;
-5)
-    # What mdadm got starts without its missing disks when it would have with mdraid alone.
+fi
+# What mdadm got starts without its missing disks when it would have with mdraid alone.
+if [ $status -eq 5 ] || [ -s /run/quell/for-mdadm ]; then
     [ ! -x /sbin/mdraid_start ] || /sbin/initqueue --timeout --onetime --unique --name 50-mdraid_start /sbin/mdraid_start
-    ;;
-esac
+fi
