@@ -1,6 +1,6 @@
 //! `/usr/lib/quell/initrd/imsm`: who assembles, quell or mdadm.
 
-use crate::sandbox::{Sandbox, under_each_shell};
+use crate::sandbox::{Sandbox, output, under_each_shell};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -119,7 +119,11 @@ fn where_mdadm_leaves_imsm_alone_it_gets_the_disks_that_quell_has_declined_too()
         sandbox.quell(&["exit 5"]);
         // dracut's image: they have been mdadm's from the first.
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 0);
-        assert_eq!(sandbox.calls().len(), 1, "udevadm is asked, and that is all");
+        assert_eq!(
+            sandbox.calls().len(),
+            1,
+            "udevadm is asked, and that is all"
+        );
 
         sandbox.write("etc/mdadm/mdadm.conf", "AUTO -imsm\n");
         sandbox.write("etc/mdadm/mdadm.conf.kept", "");
@@ -174,6 +178,38 @@ fn b11_what_is_mdadms_does_not_wait_for_what_quell_waits_for() {
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 4);
         assert!(taken(sandbox).is_empty());
     });
+}
+
+#[test]
+fn b11_what_mdadm_gets_too_late_for_its_own_script_is_started_without_its_missing_disks() {
+    for (start, late) in [("0", true), ("4000000000", false), ("", false)] {
+        under_each_shell(|sandbox| {
+            image(sandbox);
+            for (array, version, state) in [
+                ("md124", "external:/md127/1", "clean"),
+                ("md125", "1.2", "inactive"),
+                ("md126", "external:/md127/0", "inactive"),
+                ("md127", "external:imsm", "inactive"),
+            ] {
+                let md = format!("sys/block/{array}/md");
+                sandbox.write(&format!("{md}/metadata_version"), &format!("{version}\n"));
+                sandbox.write(&format!("{md}/array_state"), &format!("{state}\n"));
+            }
+            sandbox.write("run/quell/for-mdadm", &format!("{A}\n"));
+            sandbox.quell(&["exit 5"]);
+            let mut call = sandbox.command(IMSM);
+            call.arg("assemble").env("starttime", start);
+            assert_eq!(output(&mut call).status.code(), Some(5));
+            let mut calls = sandbox.calls_of("mdadm");
+            calls.retain(|call| call.contains("--run"));
+            let expected: &[&str] = if late {
+                &["mdadm --run /dev/md126"]
+            } else {
+                &[]
+            };
+            assert_eq!(calls, expected, "{start}");
+        });
+    }
 }
 
 #[test]
