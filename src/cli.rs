@@ -266,8 +266,11 @@ impl Own {
     /// What `exitrd` is asked for.
     fn exitrd(&self) -> Result<exitrd::Ask, Usage> {
         match (self.install, self.wanted) {
-            (true, false) => Ok(exitrd::Ask::Install { force: self.force }),
-            (false, true) if !self.force => Ok(exitrd::Ask::Wanted),
+            (true, false) => Ok(exitrd::Ask::Install {
+                force: self.force,
+                last: self.last,
+            }),
+            (false, true) if !self.force && !self.last => Ok(exitrd::Ask::Wanted),
             _ => Err(Usage("exitrd: either --install or --wanted".into())),
         }
     }

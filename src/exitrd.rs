@@ -5,6 +5,7 @@
 //! unpacks a whole image for, and initramfs-tools has nothing for.
 
 mod chores;
+mod image;
 mod init;
 mod install;
 mod leave;
@@ -23,6 +24,8 @@ pub enum Ask {
     Install {
         /// `--force`: in place of any other exitrd.
         force: bool,
+        /// `--final`: none that is not there by now will come.
+        last: bool,
     },
     /// `--wanted`: whether there is to be one.
     Wanted,
@@ -31,7 +34,7 @@ pub enum Ask {
 /// Does it.
 pub fn run(context: &Context, ask: Ask) -> Exit {
     match ask {
-        Ask::Install { force } => install::run(context, force),
+        Ask::Install { force, last } => install::run(context, force, last),
         Ask::Wanted => wanted::run(context),
     }
 }

@@ -20,7 +20,7 @@ pub const COMMANDS: &str = "    \
               shuts down NVMe controllers that nobody uses
     quell shutdown VERB [--stage=S] [--step=STEP [--final]] [--dry-run] [--json]
               what the hooks call: teardown, then quiesce, under one deadline
-    quell exitrd --install|--wanted [--force] [--dry-run] [--json]
+    quell exitrd --install|--wanted [--force] [--final] [--dry-run] [--json]
               puts quell where systemd-shutdown runs it as its last program, unless another is to be there
     quell status [--json]
               says what the next shutdown will do
@@ -43,6 +43,7 @@ pub const FLAGS: &str = "\
 --all         all there are
 --dry-run     print the plan and do nothing
 --final       there is no next call: what a step would wait for is not waited for any more
+--final       exitrd: others have had their turn, and what they have not made will not come any more
 --force       in place of any other exitrd
 --install     what exitrd is asked for
 --json        one JSON object on standard output, its first key \"schema\": 1

@@ -7,6 +7,7 @@
 use log::{error, info};
 use rustix::io::Errno;
 
+use super::image;
 use crate::context::{Context, Exit};
 use crate::errno::Cause;
 use crate::json::Json;
@@ -38,7 +39,7 @@ pub enum Expected {
 
 /// The one that will be made, if nobody is before it.
 pub fn expected(root: &Root) -> Option<Expected> {
-    let found = Found::look(root);
+    let found = Found::look(root, false);
     match found {
         Found { dracut: true, .. } => Some(Expected::Dracut),
         Found { finalrd: true, .. } => Some(Expected::Finalrd),
@@ -86,21 +87,23 @@ struct Found {
 }
 
 impl Found {
-    fn look(root: &Root) -> Self {
+    /// `last`: dracut's and finalrd's units have been stopped, which is when they make theirs.
+    fn look(root: &Root, last: bool) -> Self {
         let mut buf = [0; 64];
         let ours = root
             .read_link(QUELL, &mut buf)
             .is_ok_and(|target| target == TO_SHUTDOWN.as_bytes());
         // Both make none where one of their own kind is there.
-        let unpacked = root.exists("/run/initramfs/bin/sh");
+        let over = last || root.exists("/run/initramfs/bin/sh");
         Self {
             ours,
             foreign: !ours && root.executable(SHUTDOWN),
-            dracut: !unpacked
+            dracut: !over
                 && root.exists("/run/initramfs/.need_shutdown")
                 && root.executable("/usr/lib/dracut/dracut-initramfs-restore")
-                && !is_masked(root, "dracut-shutdown.service"),
-            finalrd: !unpacked
+                && !is_masked(root, "dracut-shutdown.service")
+                && image::is_there(root),
+            finalrd: !over
                 && root.executable("/usr/bin/finalrd")
                 && is_wanted(root, "sysinit.target", "finalrd.service")
                 && !is_masked(root, "finalrd.service"),
@@ -124,8 +127,8 @@ impl Found {
 }
 
 /// Puts quell in place, or says who has it.
-pub(super) fn run(context: &Context, force: bool) -> Exit {
-    let decision = Found::look(context.root).decide(force);
+pub(super) fn run(context: &Context, force: bool, last: bool) -> Exit {
+    let decision = Found::look(context.root, last).decide(force);
     if let Decision::GiveWay(to) = decision {
         let why = format_args!("the exitrd is left to another: {to} (--force takes its place)");
         return tell(context, Exit::Done, "left", why);
