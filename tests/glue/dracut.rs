@@ -75,6 +75,20 @@ fn passes(sandbox: &Sandbox, most: u32, stays: bool) -> u32 {
     }
 }
 
+/// The hook before udev looks at disks.
+fn wanted(sandbox: &Sandbox) {
+    for queue in ["settled", "finished"] {
+        let job = format!("hooks/initqueue/{queue}/quell.sh");
+        if sandbox.exists(&job) {
+            sandbox.remove(&job);
+        }
+    }
+    let hook = "hooks/pre-trigger/29-quell-wanted.sh";
+    sandbox.script(&format!("{FOLDER}/quell-wanted.sh"), hook);
+    assert_eq!(sandbox.shell(&format!(". $S/{hook}")), 0);
+    sandbox.calls();
+}
+
 fn state(sandbox: &Sandbox, text: &str) {
     sandbox.write("run/quell/assembly", text);
 }
@@ -130,6 +144,42 @@ fn the_initqueue_does_not_lose_patience_before_dracut_does_but_then() {
         sandbox.stub("usr/lib/quell/quell", "exit 4");
         assert_eq!(passes(sandbox, 30, false), 21);
     });
+}
+
+#[test]
+fn quell_looks_once_however_little_dracut_waits_for() {
+    under_each_shell(|sandbox| {
+        queued(sandbox);
+        sandbox.quell(&[]);
+        wanted(sandbox);
+        assert_eq!(passes(sandbox, 10, false), 1);
+        assert_eq!(sandbox.calls_of("quell").len(), 1);
+
+        sandbox.quell(&["exit 1"]);
+        wanted(sandbox);
+        assert_eq!(passes(sandbox, 10, false), 0, "it is not to assemble");
+    });
+}
+
+#[test]
+fn where_dracut_waits_for_nothing_a_degraded_root_comes_up_after_30_seconds_all_the_same() {
+    for other in [false, true] {
+        under_each_shell(|sandbox| {
+            queued(sandbox);
+            if other {
+                sandbox.write("hooks/initqueue/finished/devexists-root.sh", "false\n");
+            }
+            sandbox.quell(&[]);
+            wanted(sandbox);
+            state(sandbox, "boot_id=x\nuntil_ms=34000\ndecided=0\n");
+            let asked = format!("main_loop=61 RDRETRY=360 $S/{FINISHED}");
+            assert_eq!(sandbox.shell(&asked) == 0, other);
+            sandbox.stub("usr/lib/quell/quell", "echo ${RDRETRY:-none} > $S/patience");
+            sandbox.shell(&format!("export RDRETRY=360; . $S/{JOB}"));
+            let patience = if other { "360\n" } else { "none\n" };
+            assert_eq!(sandbox.read("patience"), patience);
+        });
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn under_each_shell(test: impl Fn(&Sandbox)) {
         sandbox.write("dev/kmsg", "");
         // Nothing but the stubs, and what the smallest images have.
         sandbox.write("bin/", "");
-        for tool in ["cat", "mkdir", "mv", "sleep"] {
+        for tool in ["cat", "mkdir", "mv", "rm", "sleep"] {
             std::os::unix::fs::symlink(format!("/bin/{tool}"), sandbox.at("bin").join(tool))
                 .unwrap();
         }

@@ -55,6 +55,7 @@ install() {
     inst_simple /usr/lib/quell/initrd/62-quell-imsm.rules /etc/udev/rules.d/62-quell-imsm.rules
     inst_simple "$moddir/65-quell-imsm.rules" /etc/udev/rules.d/65-quell-imsm.rules
     inst "$(find_binary partx)" /sbin/partx
+    inst_multiple mkdir rm
     # mdmon keeps the metadata of a redundant volume, and mdadm gets what quell cannot do.
     inst_multiple -o mdmon mdadm
     if ! dracut_module_included mdraid; then
@@ -66,6 +67,7 @@ install() {
     inst_script "$moddir/quell-job.sh" /usr/lib/quell/initrd/job
     inst_script "$moddir/quell-finished.sh" /usr/lib/quell/initrd/finished
     inst_hook pre-trigger 29 "$moddir/quell-wanted.sh"
+    inst_hook pre-mount 05 "$moddir/quell-over.sh"
     inst_hook cleanup 98 "$moddir/quell-need-shutdown.sh"
     inst_hook shutdown 28 "$moddir/quell-arrays.sh"
     inst_hook shutdown 98 "$moddir/quell-controllers.sh"

@@ -1,6 +1,9 @@
 #!/bin/sh
-# A job of the initqueue. 65-quell-imsm.rules queues it for a disk of quell's, and it queues itself until all is decided.
+# A job of the initqueue. It is there from the first, 65-quell-imsm.rules queues it for a disk of quell's, and it queues itself
+# until all is decided.
 
+# quell waits for missing disks as long as dracut does for root; where dracut waits for nothing, for 30 seconds.
+[ ! -e /run/quell/alone ] || unset RDRETRY
 /usr/lib/quell/initrd/imsm assemble
 status=$?
 if [ $status -eq 4 ]; then
