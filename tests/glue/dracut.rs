@@ -258,7 +258,12 @@ fn check(sandbox: &Sandbox, before: &str) -> i32 {
 #[test]
 fn the_module_comes_into_a_host_only_image_where_it_may_be_needed() {
     type Files = &'static [(&'static str, &'static str)];
-    let cases: [(&str, Files, i32); 9] = [
+    let cases: [(&str, Files, i32); 10] = [
+        (
+            "IN_KDUMP=1",
+            &[("sys/class/nvme/nvme0/transport", "pcie\n")],
+            255,
+        ),
         ("", &[], 255),
         ("", &[("sys/class/nvme/nvme0/transport", "tcp\n")], 255),
         ("", &[("sys/class/nvme/nvme0/transport", "pcie\n")], 0),

@@ -4,6 +4,8 @@
 
 # called by dracut
 check() {
+    # A kdump kernel needs none of it, and has little memory.
+    [[ ! ${IN_KDUMP-} ]] || return 255
     require_binaries /usr/lib/quell/quell partx || return 1
     [[ $hostonly ]] || return 0
     # When in doubt it is in: a disk may be away while the image is built.
