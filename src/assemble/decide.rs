@@ -69,6 +69,8 @@ pub enum Claim {
     NotInUuids,
     /// `ARRAY <ignore>` in mdadm.conf: nobody assembles it.
     Ignored,
+    /// `AUTO -imsm` or `-all` in mdadm.conf, and no ARRAY line for it: nobody assembles it.
+    NotAutomatic,
     /// Not every disk of it is where mdadm is known to take it: mdadm's rules decide.
     NoPlatform,
 }
@@ -171,6 +173,9 @@ pub fn decide(container: &Container<'_, '_>, plans: &[Plan<'_>], scene: &Scene<'
     let outcome = match scene.claim {
         Claim::Ours => None,
         Claim::Ignored => Some(Outcome::Left(IGNORED)),
+        Claim::NotAutomatic => Some(Outcome::Left(
+            "mdadm.conf has no ARRAY line for it, and says AUTO -imsm or -all",
+        )),
         Claim::NotInUuids => Some(Outcome::Left("rd.md.uuid= does not list it")),
         Claim::NotListed => Some(Outcome::Mdadm("quell.assemble= does not list it".into())),
         Claim::NoPlatform => Some(Outcome::Mdadm(

@@ -91,6 +91,9 @@ impl Assembly<'_> {
                 Claim::NotListed
             };
         }
+        if !naming::is_automatic(self.context.root, container, plans) {
+            return Claim::NotAutomatic;
+        }
         match container.members().iter().all(|m| self.may_have(m, disks)) {
             true => Claim::Ours,
             false => Claim::NoPlatform,

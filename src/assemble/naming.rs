@@ -137,7 +137,19 @@ pub(super) fn is_ignored(root: &Root, of: &Container<'_, '_>) -> bool {
     conf::name_for(root, &container(&uuid), &|_| false).is_none()
 }
 
-/// The same for a volume.
+/// It is taken unasked, or an ARRAY line is about it or one of its volumes.
+pub(super) fn is_automatic(root: &Root, of: &Container<'_, '_>, plans: &[Plan<'_>]) -> bool {
+    let uuid = of.uuid().to_string();
+    let is_listed = |plan: &Plan<'_>| {
+        let own = plan.uuid.to_string();
+        conf::is_listed(root, &volume(plan, &own, &uuid, ""))
+    };
+    conf::is_automatic(root)
+        || conf::is_listed(root, &container(&uuid))
+        || plans.iter().any(is_listed)
+}
+
+/// `ARRAY <ignore>` for a volume.
 pub(super) fn is_volume_ignored(root: &Root, of: &Container<'_, '_>, plan: &Plan<'_>) -> bool {
     let (uuid, of) = (plan.uuid.to_string(), of.uuid().to_string());
     conf::name_for(root, &volume(plan, &uuid, &of, ""), &|_| false).is_none()

@@ -1,4 +1,5 @@
-//! mdadm.conf, as far as it decides what arrays are called: its ARRAY lines, and `HOMEHOST <ignore>`.
+//! mdadm.conf, as far as it decides what arrays are called and which are taken unasked: its ARRAY lines, `HOMEHOST <ignore>` and
+//! its AUTO line. DEVICE and POLICY lines are not followed.
 //!
 //! mdadm has two ways that differ here. What `--incremental` or `--assemble` would call by its plain name, quell does. Of
 //! files in a conf.d folder, the first that has something to say of an array counts, in no order; `CREATE names=yes` (kernel
@@ -64,6 +65,22 @@ pub fn name_for(
         is_taken(name) || is_in_map(root, name, wanted.uuid)
     });
     Some(Choice::linked(name.as_str(), trust))
+}
+
+/// Whether IMSM arrays that no ARRAY line is about are to be taken: the first AUTO line counts, and its first word that fits.
+pub fn is_automatic(root: &Root) -> bool {
+    let mut first: Option<Option<bool>> = None;
+    read(root, &mut |line| {
+        if is_keyword(line.keyword.as_str(), "auto") {
+            first.get_or_insert(line.automatic);
+        }
+    });
+    first.flatten().unwrap_or(true)
+}
+
+/// Whether an ARRAY line is about it, or about its container.
+pub fn is_listed(root: &Root, wanted: &Wanted<'_>) -> bool {
+    Said::of(root, wanted).is_listed
 }
 
 /// True if no ARRAY line has that name: numbers that one names are not given to others.
@@ -132,6 +149,8 @@ struct Line {
     container: Option<Text<100>>,
     member: Option<Text<100>>,
     ignores_host: bool,
+    /// What the first word of an AUTO line that fits says.
+    automatic: Option<bool>,
 }
 
 impl Line {
@@ -171,6 +190,15 @@ impl Line {
             self.keyword = Text::of(format_args!("{text}"));
         } else if is_keyword(self.keyword.as_str(), "homehost") {
             self.ignores_host |= text.eq_ignore_ascii_case("<ignore>");
+        } else if is_keyword(self.keyword.as_str(), "auto") {
+            let fits = |kind: &str| ["all", "imsm"].iter().any(|k| k.eq_ignore_ascii_case(kind));
+            let says = match (text.strip_prefix('+'), text.strip_prefix('-')) {
+                (Some(kind), _) if fits(kind) => Some(true),
+                (_, Some(kind)) if fits(kind) => Some(false),
+                // An IMSM array knows no home host.
+                _ => None,
+            };
+            self.automatic = self.automatic.or(says);
         } else if is_keyword(self.keyword.as_str(), "array") {
             let (place, value) = match text.split_once('=') {
                 Some((key, value)) if !text.starts_with('/') => match () {

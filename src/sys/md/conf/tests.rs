@@ -142,3 +142,30 @@ fn names_of_others_are_not_given_again() {
         ("/dev/md/sys0", None)
     );
 }
+
+#[test]
+fn what_is_to_be_taken_unasked() {
+    let cases = [
+        ("", true),
+        ("ARRAY a UUID=1:2:3:4\n", true),
+        ("AUTO -all\n", false),
+        ("auto -IMSM\n", false),
+        ("AUTO +1.x -all\n", false),
+        ("AUTO +imsm -all\n", true),
+        ("AUTO homehost -all\n", false),
+        ("AUTO -ddf\n", true),
+        ("AUTO +1.x\n  -all\n", false),
+        ("AUTO +1.x\nAUTO -all\n", true),
+        ("AUTO imsm\n", true),
+    ];
+    for (text, automatic) in cases {
+        let (_dir, root) = fixture(&[("etc/mdadm/mdadm.conf", text)]);
+        assert_eq!(is_automatic(&root), automatic, "{text}");
+    }
+    // What initramfs-tools' image adds for mdadm is not the administrator's word.
+    let (_dir, root) = fixture(&[
+        ("etc/mdadm/mdadm.conf", "AUTO -imsm\n"),
+        ("etc/mdadm/mdadm.conf.kept", ""),
+    ]);
+    assert!(is_automatic(&root));
+}
