@@ -19,6 +19,7 @@ mod patience;
 mod probe;
 mod read;
 mod recorded;
+mod refused;
 mod report;
 mod show;
 mod state;
@@ -33,7 +34,7 @@ use crate::context::{Context, Exit};
 use crate::deadline::now_ms;
 use crate::errno::Cause;
 use crate::imsm::{Container, Found, Member, Plan};
-use crate::options::{Assemble, Foreign};
+use crate::options::{Assemble, Foreign, Stage};
 use crate::pool::{Ended, Pool};
 use crate::stage;
 use crate::sys::lock;
@@ -138,6 +139,20 @@ fn keep(context: &Context, state: &State, for_mdadm: &[String]) {
     if let Err(errno) = state.store(context.root, for_mdadm) {
         warn!(
             "/run/quell cannot be written: {}; the next call starts anew",
+            Cause(errno)
+        );
+    }
+}
+
+fn keep_from_mdadm(context: &Context, cases: &[Case<'_, '_>]) {
+    let disks: Vec<&str> = cases
+        .iter()
+        .filter(|case| matches!(case.decision.outcome, Outcome::Unsafe(_)))
+        .flat_map(|case| case.container.members().iter().map(|member| member.name))
+        .collect();
+    if let Err(errno) = refused::keep(context.root, &disks) {
+        warn!(
+            "/run/udev cannot be written: {}; mdadm will be asked about what nobody can start",
             Cause(errno)
         );
     }
@@ -403,6 +418,9 @@ impl Assembly<'_> {
         self.state.until_ms = until;
         if self.ask.devices.is_empty() {
             keep(self.context, &self.state, &for_mdadm);
+            if self.context.stage == Stage::Initrd {
+                keep_from_mdadm(self.context, cases);
+            }
         }
         if self.context.json {
             show::json(cases, exit);
