@@ -73,9 +73,11 @@ by_quell() {
 	done
 }
 _all_clean() { for _d in / /srv; do case $(md array_state "$(array_on "$_d")") in clean | readonly | read-auto) ;; *) return 1 ;; esac; done; }
-# cut: the end of a script whose machine loses its power, with the file systems and their volumes clean.
-cut() {
+# cut_power: the end of a script whose machine loses its power, with the file systems and their volumes clean.
+cut_power() {
 	say "quell-case: script rc=0, then the power goes"
+	# The kernel would warn of one who goes on writing.
+	systemctl kill --signal=STOP systemd-journald.service
 	echo u >/proc/sysrq-trigger
 	until_true 60 _all_clean
 	echo b >/proc/sysrq-trigger
