@@ -42,6 +42,11 @@ fn incremental(disk: &str) -> String {
     format!("mdadm --incremental --offroot /dev/{disk}")
 }
 
+/// Where the image's configuration leaves IMSM out: as mdadm takes it on the host.
+fn as_on_the_host(disk: &str) -> String {
+    format!("mdadm --incremental --offroot --config=/etc/mdadm/mdadm.conf.kept /dev/{disk}")
+}
+
 #[test]
 fn b18_where_quell_is_not_to_assemble_nothing_is_in_mdadms_way() {
     under_each_shell(|sandbox| {
@@ -128,7 +133,7 @@ fn where_mdadm_leaves_imsm_alone_it_gets_the_disks_that_quell_has_declined_too()
         sandbox.write("etc/mdadm/mdadm.conf", "AUTO -imsm\n");
         sandbox.write("etc/mdadm/mdadm.conf.kept", "");
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 5);
-        assert_eq!(taken(sandbox), [incremental("sda")]);
+        assert_eq!(taken(sandbox), [as_on_the_host("sda")]);
         assert!(sandbox.read("etc/mdadm/mdadm.conf").contains(A));
     });
 }
@@ -173,7 +178,10 @@ fn b11_what_is_mdadms_does_not_wait_for_what_quell_waits_for() {
         sandbox.write("run/quell/for-mdadm", &format!("{B}\n"));
         sandbox.quell(&["exit 4", "exit 4"]);
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 4);
-        assert_eq!(taken(sandbox), [incremental("sdc"), incremental("sdd")]);
+        assert_eq!(
+            taken(sandbox),
+            [as_on_the_host("sdc"), as_on_the_host("sdd")]
+        );
         assert!(sandbox.read("etc/mdadm/mdadm.conf").contains(B));
         assert_eq!(sandbox.run(IMSM, &["assemble"]), 4);
         assert!(taken(sandbox).is_empty());
