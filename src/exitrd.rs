@@ -15,7 +15,7 @@ use crate::context::{Context, Exit};
 
 pub(crate) use init::run as init;
 pub use install::{Expected, expected};
-pub use wanted::{VERSION, image};
+pub use wanted::{VERSION, image, image_is_new};
 
 /// What `quell exitrd` is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

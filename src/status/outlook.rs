@@ -117,7 +117,7 @@ impl Outlook {
                     }
                 },
                 None => self.note(format_args!(
-                    "there is no exitrd: controllers that root or another volume uses are left to the kernel"
+                    "there is no exitrd: controllers that root or another volume uses are left to the kernel (systemctl enable quell-exitrd.service)"
                 )),
             },
         }
@@ -134,6 +134,13 @@ impl Outlook {
 
     /// Whether the image that dracut unpacks holds quell.
     fn dracut(&mut self, root: &Root) -> bool {
+        let known = exitrd::image(root).filter(|image| image.version.as_str() == exitrd::VERSION);
+        if known.is_none() && exitrd::image_is_new(root) {
+            self.note(format_args!(
+                "dracut's image, which will be the exitrd, is newer than quell and should hold it"
+            ));
+            return true;
+        }
         let Some(image) = exitrd::image(root) else {
             self.note(format_args!(
                 "dracut's image, which will be the exitrd, does not hold quell (older than the package? dracut --force)"
