@@ -33,7 +33,7 @@ pub(crate) struct Case {
     /// Debian packages that its userlands have beside what all have.
     #[serde(default)]
     pub(crate) packages: Vec<String>,
-    /// What has become of quell's package: `installed`, `none` or `removed`.
+    /// What has become of quell's package: `installed`, `none`, `carried` or `removed`.
     #[serde(default)]
     pub(crate) package: Package,
     /// What the root file system lies on: `volume`, `partition`, `lvm` or `luks`.

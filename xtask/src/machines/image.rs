@@ -40,6 +40,8 @@ const MODULES: [&str; 10] = [
 pub(crate) enum Package {
     /// It never was there.
     None,
+    /// Its file lies there, for a script to install as a person would.
+    Carried,
     /// Installed, as the last thing.
     #[default]
     Installed,
@@ -51,7 +53,7 @@ impl Package {
     /// What is done about it once there is an initramfs; that is then made anew by whoever feels called upon.
     fn commands(self) -> &'static str {
         match self {
-            Self::None => "",
+            Self::None | Self::Carried => "",
             Self::Installed => "dpkg -i /case/quell.deb",
             Self::Removed => "dpkg -i /case/quell.deb; dpkg -r quell",
         }
@@ -61,6 +63,7 @@ impl Package {
     fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
+            Self::Carried => "-carried",
             Self::Installed => "-quell",
             Self::Removed => "-removed",
         }
