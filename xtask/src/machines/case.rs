@@ -77,7 +77,7 @@ pub(super) struct Start {
     end: Option<End>,
     /// The drives that are not there, counted from 1.
     pub(super) away: Vec<usize>,
-    /// Programs put over those of the initramfs, by their path in it.
+    /// Files put over those of the initramfs, programs or rules, by their path in it.
     pub(super) over: BTreeMap<String, String>,
     /// What it writes is thrown away: the next boot has the drives as this one found them.
     pub(super) forget: bool,
