@@ -13,6 +13,18 @@ const PLACES: [&str; 3] = ["/efi", "/boot", "/boot/efi"];
 /// Written when quell is installed, and when it is made a newer one.
 const MODULE: &str = "/usr/lib/dracut/modules.d/55quell/module-setup.sh";
 
+/// What unpacks it.
+pub(super) const RESTORE: &str = "/usr/lib/dracut/dracut-initramfs-restore";
+
+/// Whether it gets unpacked. Where there is a 3cpio dracut 112 calls it, and it refuses to unpack into a folder that is not empty:
+/// the one where it was asked for by a file.
+pub(super) fn is_unpacked(root: &Root) -> bool {
+    let mut buf = [0; 8192];
+    let script = root.read(RESTORE, &mut buf).unwrap_or_default();
+    let says = |word: &[u8]| script.windows(word.len()).any(|part| part == word);
+    !root.executable("/usr/bin/3cpio") || !says(b"3cpio --extract") || says(b"--force")
+}
+
 /// Whether it finds one for the kernel that runs. Where that cannot be told it is believed to.
 pub(super) fn is_there(root: &Root) -> bool {
     let mut kernel = false;

@@ -100,9 +100,10 @@ impl Found {
             foreign: !ours && root.executable(SHUTDOWN),
             dracut: !over
                 && root.exists("/run/initramfs/.need_shutdown")
-                && root.executable("/usr/lib/dracut/dracut-initramfs-restore")
+                && root.executable(image::RESTORE)
                 && !is_masked(root, "dracut-shutdown.service")
-                && image::is_there(root),
+                && image::is_there(root)
+                && image::is_unpacked(root),
             finalrd: !over
                 && root.executable("/usr/bin/finalrd")
                 && is_wanted(root, "sysinit.target", "finalrd.service")

@@ -22,7 +22,7 @@
 //! | `PATH := TEXT` | a file with TEXT and no newline |
 //! | `PATH/` | a folder |
 //! | `PATH -> TARGET` | a link |
-//! | `program PATH` | a file that may be executed |
+//! | `program PATH [TEXT]` | a file that may be executed, with a line of text in it |
 //! | `pipe PATH` | a pipe: what is written to it is kept, in order |
 //! | `no PATH` | not there, nor anything below it |
 //! | `controller NAME WHERE [KEY=VALUE...]` | all that a kernel shows of it: see `controller.rs` |
@@ -182,8 +182,8 @@ fn edit(tree: &mut Tree, line: &str) -> Result<(), String> {
             controller::process(tree, pid, &bytes(comm)?, files);
             return Ok(());
         }
-        ["program", path] => {
-            tree.put(path, Node::Program);
+        ["program", path, text @ ..] => {
+            tree.put(path, Node::Program(text.join(" ")));
             return Ok(());
         }
         ["pipe", path] => {

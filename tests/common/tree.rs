@@ -16,7 +16,7 @@ pub(crate) enum Node {
     Dir,
     File(Vec<u8>),
     /// One that may be executed.
-    Program,
+    Program(String),
     Link(String),
     /// A driver's `unbind`: everything that is written to it is kept, in order, where a file would keep the last alone.
     Pipe,
@@ -198,7 +198,9 @@ impl Tree {
             }
         }
         let same = |path: &str, node: &Node| match (there.get(Path::new(path)), node) {
-            (Some(Seen { node: seen, .. }), Node::Program) => *seen == Node::File(b"#!\n".into()),
+            (Some(Seen { node: seen, .. }), Node::Program(text)) => {
+                *seen == Node::File(program(text).into_bytes())
+            }
             (Some(Seen { node: seen, .. }), node) => seen == node,
             (None, _) => false,
         };
@@ -213,7 +215,7 @@ impl Tree {
             match node {
                 Node::Dir => fs::create_dir(&at),
                 Node::File(bytes) => fs::write(&at, bytes),
-                Node::Program => fs::write(&at, "#!\n")
+                Node::Program(text) => fs::write(&at, program(text))
                     .and_then(|()| fs::set_permissions(&at, fs::Permissions::from_mode(0o755))),
                 Node::Link(to) => symlink(OsStr::from_bytes(to.as_bytes()), &at),
                 Node::Pipe => {
@@ -225,6 +227,10 @@ impl Tree {
             .unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }
+}
+
+fn program(text: &str) -> String {
+    format!("#!\n{text}")
 }
 
 /// Takes away a file, or a folder with nothing in it.
