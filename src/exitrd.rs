@@ -13,9 +13,10 @@ mod wanted;
 
 use crate::context::{Context, Exit};
 
+pub use image::is_newer as image_is_new;
 pub(crate) use init::run as init;
 pub use install::{Expected, expected};
-pub use wanted::{VERSION, image, image_is_new};
+pub use wanted::{Image, VERSION, image};
 
 /// What `quell exitrd` is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

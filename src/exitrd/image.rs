@@ -36,7 +36,7 @@ pub(super) fn is_there(root: &Root) -> bool {
 }
 
 /// Whether it has been made since this quell was installed, from which it then should hold it. Nothing of this boot tells that.
-pub(super) fn is_newer(root: &Root) -> bool {
+pub fn is_newer(root: &Root) -> bool {
     let Ok(module) = root.stat(MODULE) else {
         return false;
     };

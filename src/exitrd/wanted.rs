@@ -50,12 +50,6 @@ pub struct Image {
     pub mdmon: bool,
 }
 
-/// Whether dracut's image has been made anew since this quell was installed: what is known of the one of this boot says nothing
-/// then.
-pub fn image_is_new(root: &Root) -> bool {
-    super::image::is_newer(root)
-}
-
 /// The image of this boot; none: it holds no quell, or one that did not say so.
 pub fn image(root: &Root) -> Option<Image> {
     let (mut buf, mut boot) = ([0; 256], [0; 64]);

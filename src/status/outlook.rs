@@ -134,20 +134,21 @@ impl Outlook {
 
     /// Whether the image that dracut unpacks holds quell.
     fn dracut(&mut self, root: &Root) -> bool {
-        let known = exitrd::image(root).filter(|image| image.version.as_str() == exitrd::VERSION);
-        if known.is_none() && exitrd::image_is_new(root) {
+        let known = exitrd::image(root);
+        let current = |image: &exitrd::Image| image.version.as_str() == exitrd::VERSION;
+        if !known.as_ref().is_some_and(current) && exitrd::image_is_new(root) {
             self.note(format_args!(
                 "dracut's image, which will be the exitrd, is newer than quell and should hold it"
             ));
             return true;
         }
-        let Some(image) = exitrd::image(root) else {
+        let Some(image) = known else {
             self.note(format_args!(
                 "dracut's image, which will be the exitrd, does not hold quell (older than the package? dracut --force)"
             ));
             return false;
         };
-        if image.version.as_str() != exitrd::VERSION {
+        if !current(&image) {
             self.note(format_args!(
                 "dracut's image holds quell {}, installed is {} (dracut --force)",
                 image.version,
