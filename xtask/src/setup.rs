@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) use apt::{Suite, unpacked, unpacked_alone};
+pub(crate) use cache::root as cache;
 pub(crate) use kernels::{KERNELS, Kernel, kernel};
 pub(crate) use md_wait::md_with_wait;
 pub(crate) use mdadm::mdadm;
@@ -107,6 +108,8 @@ fn install(names: &[&str]) -> Result<()> {
     checked(
         Command::new("apt-get")
             .env("DEBIAN_FRONTEND", "noninteractive")
+            // Another run, or the machine's own updates, may be at it.
+            .args(["-o", "DPkg::Lock::Timeout=600"])
             .args(["-q", "-y", "install", "--no-install-recommends"])
             .args(names),
     )

@@ -6,6 +6,7 @@
 mod b44;
 mod before;
 mod differential;
+mod lanes;
 mod machines;
 mod rust;
 mod shell;
@@ -60,20 +61,31 @@ impl Wanted {
 /// Runs the command.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let wanted = Wanted::parse(args)?;
-    let mut tally = Tally::default();
-    if wanted.all {
-        let file = crate::vm::target_dir().join("test-all.passed");
-        tally.remember(Before::open(file, wanted.resume)?);
-    }
+    let tally = if wanted.all {
+        // Not in target/: it is to outlive a checkout that does.
+        let file = crate::setup::cache()?.join("test-all.passed");
+        Tally::remembering(Before::open(file, wanted.resume)?)
+    } else {
+        Tally::default()
+    };
     for step in steps::STEPS {
         if wanted.takes(step.name) && (wanted.all || !step.slow) {
             tally.step(step.name, step.run);
         }
     }
-    rust::run(&wanted, &mut tally);
-    vm::run(&wanted, &mut tally);
-    machines::run(&wanted, &mut tally);
-    differential::run(&wanted, &mut tally);
+    rust::run(&wanted, &tally);
+    let mut jobs = Vec::new();
+    for (what, some) in [
+        ("vm cases", vm::jobs(&wanted)),
+        ("machine cases", machines::jobs(&wanted)),
+    ] {
+        match some {
+            Ok(some) => jobs.extend(some),
+            Err(error) => tally.step(what, || Err(error)),
+        }
+    }
+    lanes::run(jobs, if wanted.all { 2 } else { 1 }, &tally);
+    differential::run(&wanted, &tally);
     tally.close()
 }
 

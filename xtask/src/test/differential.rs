@@ -9,7 +9,7 @@ use anyhow::bail;
 const PAIRS: &[(&str, &str)] = &[("6.1", "4.2"), ("6.12", "4.6")];
 
 /// Runs them.
-pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
+pub(super) fn run(wanted: &Wanted, tally: &Tally) {
     let all = wanted.all || wanted.pattern.is_some();
     let from = if wanted.all { 0 } else { PAIRS.len() - 1 };
     for (kernel, mdadm) in PAIRS.iter().skip(from) {

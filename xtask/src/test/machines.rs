@@ -1,25 +1,25 @@
 //! The whole machines: in the quick run one for each maker of an initramfs, else all cases on all their userlands.
 
 use super::Wanted;
-use super::tally::Tally;
+use super::lanes::Job;
 use crate::machines::{self, Case};
+use anyhow::Result;
 
-/// Runs them, one at a time, for the same reason as VM cases.
-pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
-    let cases = match machines::all() {
-        Ok(cases) => cases,
-        Err(error) => return tally.step("machine cases", || Err(error)),
-    };
-    for case in &cases {
+/// Those that are wanted.
+pub(super) fn jobs(wanted: &Wanted) -> Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for case in machines::all()? {
         for userland in case.userlands() {
-            let name = machines::label(case, &userland);
-            if takes(wanted, case, &userland, &name) {
-                tally.step(&name, || {
-                    super::vm::told(machines::run_case(case, &userland, false)?)
-                });
+            let name = machines::label(&case, &userland);
+            if takes(wanted, &case, &userland, &name) {
+                let case = case.clone();
+                jobs.push(Job::new(name, move || {
+                    super::vm::told(machines::run_case(&case, &userland, false)?)
+                }));
             }
         }
     }
+    Ok(jobs)
 }
 
 /// Who names a case or a userland gets it, quick or not.

@@ -58,7 +58,7 @@ impl Count {
 }
 
 /// Runs them.
-pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
+pub(super) fn run(wanted: &Wanted, tally: &Tally) {
     let start = Instant::now();
     match tests(wanted) {
         Ok((count, ended_well)) => {

@@ -1,21 +1,18 @@
 //! The VM cases: the quick ones on one kernel, or all on all.
 
 use super::Wanted;
-use super::tally::Tally;
+use super::lanes::Job;
 use crate::vm::{self, Case, Outcome};
 use anyhow::{Result, bail};
 
 /// The kernel of the quick run, where a case can run on it.
 const QUICK_KERNEL: &str = "6.12";
 
-/// Runs them, one at a time: two machines on two cores would only make each other's timing worse.
-pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
-    let cases = match vm::all_cases() {
-        Ok(cases) => cases,
-        Err(error) => return tally.step("vm cases", || Err(error)),
-    };
-    for case in &cases {
-        if !takes(wanted, case) {
+/// Those that are wanted.
+pub(super) fn jobs(wanted: &Wanted) -> Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for case in vm::all_cases()? {
+        if !takes(wanted, &case) {
             continue;
         }
         let on = case.kernels();
@@ -26,12 +23,15 @@ pub(super) fn run(wanted: &Wanted, tally: &mut Tally) {
                 n == 0
             };
             if wanted.all || quick {
-                tally.step(&format!("vm {} on {kernel}", case.name), || {
-                    one(case, kernel)
-                });
+                let (case, kernel) = (case.clone(), kernel.to_string());
+                jobs.push(Job::new(
+                    format!("vm {} on {kernel}", case.name),
+                    move || told(vm::run_case(&case, &kernel, false)?),
+                ));
             }
         }
     }
+    Ok(jobs)
 }
 
 /// Who names a case gets it, quick or not.
@@ -40,10 +40,6 @@ fn takes(wanted: &Wanted, case: &Case) -> bool {
         Some(pattern) => vm::names(case, pattern) || format!("vm {}", case.name).contains(pattern),
         None => wanted.all || case.quick,
     }
-}
-
-fn one(case: &Case, kernel: &str) -> Result<String> {
-    told(vm::run_case(case, kernel, false)?)
 }
 
 /// A failure is told with the end of the console.
