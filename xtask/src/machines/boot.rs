@@ -24,8 +24,14 @@ pub(super) fn boots(case: &Case, image: &Image, live: bool) -> Result<Vec<Boot>>
         fs::create_dir(&dir)?;
         let text = format!("{}{}{}", vm::PRELUDE, super::PRELUDE, start.script);
         fs::write(dir.join("script"), text)?;
-        let append = format!("{} {}", case.append, start.append);
-        let mut arguments = arguments(image, &initramfs(image, start, &dir)?, &append, &dir);
+        let words = format!(
+            "{} {} {}",
+            without(&image.cmdline, &case.without),
+            case.append,
+            start.append
+        );
+        let initrd = initramfs(image, start, &dir)?;
+        let mut arguments = arguments(&image.kernel.image, &initrd, &words, &dir);
         arguments.extend(vm::drive_arguments(&drives, &disks, n)?);
         if start.forget {
             arguments.push("-snapshot".to_owned());
@@ -66,15 +72,24 @@ fn initramfs(image: &Image, start: &Start, dir: &Path) -> Result<PathBuf> {
     Ok(both)
 }
 
-fn arguments(image: &Image, initrd: &Path, append: &str, dir: &Path) -> Vec<String> {
+/// The words but for those whose names are given.
+fn without(words: &str, names: &[String]) -> String {
+    let stays = |word: &&str| {
+        let name = word.split_once('=').map_or(*word, |(name, _)| name);
+        !names.iter().any(|without| without == name)
+    };
+    let words: Vec<&str> = words.split_whitespace().filter(stays).collect();
+    words.join(" ")
+}
+
+fn arguments(kernel: &Path, initrd: &Path, words: &str, dir: &Path) -> Vec<String> {
     // The metadata is to be taken without an Intel platform by all that is not called by udev too. A terminal that is dumb gets
     // no escape sequences between its lines. A unit that takes its time on a busy host is no failure: each boot has a limit.
     let cmdline = format!(
-        "{} ro mdadm.imsm.test=1 IMSM_NO_PLATFORM=1 TERM=dumb 8250.nr_uarts=1 printk.devkmsg=on \
-         systemd.log_target=kmsg systemd.show_status=0 systemd.default_timeout_start_sec=600 {append}",
-        image.cmdline
+        "ro mdadm.imsm.test=1 IMSM_NO_PLATFORM=1 TERM=dumb 8250.nr_uarts=1 printk.devkmsg=on \
+         systemd.log_target=kmsg systemd.show_status=0 systemd.default_timeout_start_sec=600 {words}"
     );
-    let mut arguments = vm::base_arguments(2, MEMORY_MIB, &image.kernel.image, initrd, &cmdline);
+    let mut arguments = vm::base_arguments(2, MEMORY_MIB, kernel, initrd, &cmdline);
     arguments.extend([
         "-fw_cfg".to_owned(),
         format!(
@@ -93,4 +108,17 @@ pub(super) fn overlay(file: &Path, to: &Path) -> Result<()> {
             .arg(file)
             .arg(to),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_can_do_without_some_of_its_machines_words() {
+        let words = "root=UUID=1 rd.md.uuid=2 quiet";
+        assert_eq!(without(words, &[]), words);
+        let names = ["rd.md.uuid".to_owned(), "quiet".to_owned()];
+        assert_eq!(without(words, &names), "root=UUID=1");
+    }
 }

@@ -42,6 +42,9 @@ pub(crate) struct Case {
     /// More words for the kernel command line.
     #[serde(default)]
     pub(crate) append: String,
+    /// Words of the machine's own that its kernel command line does without, by what stands before their `=`.
+    #[serde(default)]
+    pub(super) without: Vec<String>,
     /// Seconds for each boot.
     #[serde(default = "default_timeout")]
     timeout: u64,
