@@ -4,7 +4,12 @@
 //! volume's own. Who mounts one of these writes to half of a mirror. So the partitions of a disk that will be a member are
 //! taken away; but those of a disk that nobody will assemble may be what the machine boots from.
 //!
+//! Where there is no mdmon nothing is quell's to take: who made the image meant these disks for somebody else, such as dmraid,
+//! or for nobody.
+//!
 //! Nothing is touched and nothing kept. One disk says only what it says itself: what comes of its container is decided later.
+
+use log::warn;
 
 use super::decide::Claim;
 use super::read::Reader;
@@ -13,6 +18,7 @@ use crate::context::Exit;
 use crate::imsm::{Container, Found, Member};
 use crate::pool::Pool;
 use crate::sys::disks::Disk;
+use crate::sys::md::mdmon;
 
 /// So long the disks have to answer, in milliseconds: an event of udev waits.
 const ANSWER_MS: u64 = 5000;
@@ -44,10 +50,17 @@ impl Assembly<'_> {
                 .spares()
                 .iter()
                 .all(|spare| self.may_have(spare, &named));
-        match ours {
-            true => Exit::Done,
-            false => Exit::Undone,
+        if !ours {
+            return Exit::Undone;
         }
+        if mdmon::program(self.context.root).is_none() {
+            for disk in &named {
+                let name = &disk.name;
+                warn!("{name}: left alone: this image has no mdmon to watch its volumes");
+            }
+            return Exit::Undone;
+        }
+        Exit::Done
     }
 
     fn is_ours(&self, container: &Container<'_, '_>, disks: &[Disk]) -> bool {
