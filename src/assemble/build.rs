@@ -25,6 +25,8 @@ use crate::text::{Printable, Text};
 pub(super) const LOCK: &str = "/run/quell/building";
 /// So long a step that finds something busy is tried again, in milliseconds: udev looks at every device that comes.
 pub(super) const BUSY_MS: u64 = 2_000;
+/// What is written to start an array.
+const STATE: &str = "/array_state";
 /// mdmon answers within half a second; a slow machine is given this, in milliseconds.
 const WATCH_MS: u64 = 15_000;
 /// So long udev is waited for, in milliseconds.
@@ -273,15 +275,18 @@ impl Building<'_> {
         }
         let end = self.deadline.within_ms(BUSY_MS);
         loop {
-            match self
+            let pause = match self
                 .root
                 .write(step.path.as_str(), step.value.as_str().as_bytes())
             {
-                Err(Errno::BUSY) if !end.is_over() && may_be_busy(step) => {
-                    std::thread::sleep(PAUSE);
+                Err(Errno::BUSY) if !end.is_over() && may_be_busy(step) => PAUSE,
+                // The module of its level is only just being loaded, for another array. The kernel says so each time.
+                Err(Errno::INVAL) if !end.is_over() && step.path.as_str().ends_with(STATE) => {
+                    PAUSE * 10
                 }
                 other => return other,
-            }
+            };
+            std::thread::sleep(pause);
         }
     }
 
@@ -447,5 +452,5 @@ fn of_step(step: &Step, errno: Errno) -> Failure {
 
 fn may_be_busy(step: &Step) -> bool {
     let path = step.path.as_str();
-    path.ends_with("/new_dev") || path.ends_with("/array_state")
+    path.ends_with("/new_dev") || path.ends_with(STATE)
 }
