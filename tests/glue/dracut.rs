@@ -328,3 +328,39 @@ fn the_module_comes_into_the_image_of_a_system_that_lies_on_such_an_array() {
         assert_eq!(check(sandbox, ""), 0);
     });
 }
+
+#[test]
+fn every_image_has_the_names_that_mdadm_conf_gives() {
+    let all = "/etc/mdadm.conf /etc/mdadm.conf.d/*.conf /etc/mdadm/mdadm.conf /etc/mdadm/mdadm.conf.d/*.conf\n";
+    for (before, expected) in [
+        ("hostonly=yes", all),
+        // mdraid's own module leaves it out of a generic one, from which it assembles nothing that it is not told of.
+        ("hostonly=", all),
+        ("hostonly=; dracut_module_included() { return 1; }", all),
+        ("hostonly=yes; mdadmconf=no", ""),
+    ] {
+        under_each_shell(|sandbox| {
+            sandbox.script(&format!("{FOLDER}/module-setup.sh"), "module-setup.sh");
+            let status = sandbox.bash(&format!(
+                "moddir=/m
+                for does in inst_binary inst_simple inst inst_rules inst_script inst_hook dracut_need_initqueue; do
+                    eval \"$does() {{ :; }}\"
+                done
+                find_binary() {{ echo /sbin/$1; }}
+                dracut_module_included() {{ :; }}
+                inst_multiple() {{ case $* in -o*conf*) shift; echo \"$*\" >> $S/conf ;; esac; }}
+                {before}
+                set -f
+                . $S/module-setup.sh
+                install"
+            ));
+            assert_eq!(status, 0, "{before}");
+            let found = if sandbox.exists("conf") {
+                sandbox.read("conf")
+            } else {
+                String::new()
+            };
+            assert_eq!(found, expected, "{before}");
+        });
+    }
+}

@@ -60,10 +60,10 @@ install() {
     inst_multiple mkdir rm
     # mdmon keeps the metadata of a redundant volume, and mdadm gets what quell cannot do.
     inst_multiple -o mdmon mdadm
-    if ! dracut_module_included mdraid; then
-        inst_rules 63-md-raid-arrays.rules
-        # What arrays are called.
-        [[ ! $hostonly ]] || inst_multiple -o /etc/mdadm.conf /etc/mdadm/mdadm.conf
+    dracut_module_included mdraid || inst_rules 63-md-raid-arrays.rules
+    # What arrays are called: in a generic image too, since they are assembled from it as from another.
+    if [[ ${mdadmconf-} != no ]]; then
+        inst_multiple -o /etc/mdadm.conf /etc/mdadm.conf.d/*.conf /etc/mdadm/mdadm.conf /etc/mdadm/mdadm.conf.d/*.conf
     fi
 
     inst_script "$moddir/quell-job.sh" /usr/lib/quell/initrd/job
