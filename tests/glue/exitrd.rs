@@ -134,3 +134,23 @@ fn finalrd_takes_the_binary_along_and_calls_it_with_whatever_verb() {
         );
     });
 }
+
+#[test]
+fn quells_exitrd_is_made_when_others_have_made_or_thrown_away_theirs() -> std::io::Result<()> {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/systemd-shutdown/usr/lib/systemd/system/quell-exitrd.service"
+    );
+    let text = std::fs::read_to_string(unit)?;
+    let after = text.lines().find_map(|line| line.strip_prefix("After="));
+    let after: Vec<&str> = after.unwrap_or_default().split(' ').collect();
+    // dracut's own has failed: what it made is removed, by the name that quell's has too.
+    for other in [
+        "dracut-shutdown.service",
+        "dracut-shutdown-onfailure.service",
+        "finalrd.service",
+    ] {
+        assert!(after.contains(&other), "{other}");
+    }
+    Ok(())
+}
