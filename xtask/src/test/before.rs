@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The steps that have passed, one a line behind the name of the tree they passed on.
@@ -18,7 +18,7 @@ pub(super) struct Before {
 impl Before {
     /// Reads what was kept; with `resume` unset, or of another tree, it counts for nothing and is begun anew.
     pub(super) fn open(file: PathBuf, resume: bool) -> Result<Self> {
-        Self::of_tree(file, resume, &tree()?)
+        Self::of_tree(file, resume, &tree(&crate::build::root())?)
     }
 
     fn of_tree(file: PathBuf, resume: bool, tree: &str) -> Result<Self> {
@@ -55,17 +55,19 @@ impl Before {
     }
 }
 
-/// A name for all that the tests depend on: what is committed, and what is not yet.
-fn tree() -> Result<String> {
+/// A name for all that the tests depend on: what is in the files, whatever commit that is. Figures that were measured are no
+/// part of it.
+fn tree(checkout: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     for args in [
-        &["rev-parse", "HEAD"][..],
-        &["diff", "HEAD", "--binary"],
+        &["ls-files", "--stage"][..],
+        &["diff", "--binary"],
         &["ls-files", "--others", "--exclude-standard"],
     ] {
         let out = Command::new("git")
-            .current_dir(crate::build::root())
+            .current_dir(checkout)
             .args(args)
+            .args(["--", ".", ":(exclude)BENCHMARKS.md"])
             .output()
             .context("cannot run git")?;
         if !out.status.success() {
@@ -98,6 +100,33 @@ mod tests {
                 .unwrap()
                 .has("vm a on 6.1")
         );
+    }
+
+    #[test]
+    fn a_tree_is_what_is_in_its_files() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let git = |args: &[&str]| {
+            let mut git = Command::new("git");
+            git.current_dir(dir.path())
+                .env("GIT_CONFIG_GLOBAL", "/dev/null");
+            git.args(["-c", "user.name=x", "-c", "user.email=x@example.org"]);
+            crate::setup::checked(git.args(args))
+        };
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text);
+        git(&["init", "-q"])?;
+        write("code", "1")?;
+        git(&["add", "."])?;
+        git(&["commit", "-q", "-m", "one"])?;
+        let first = tree(dir.path())?;
+        git(&["commit", "-q", "--amend", "-m", "by another name"])?;
+        write("BENCHMARKS.md", "1 s")?;
+        assert_eq!(tree(dir.path())?, first);
+        write("code", "2")?;
+        let second = tree(dir.path())?;
+        assert_ne!(second, first);
+        write("more", "")?;
+        assert_ne!(tree(dir.path())?, second);
+        Ok(())
     }
 
     #[test]
