@@ -147,7 +147,7 @@ fn keep(context: &Context, state: &State, for_mdadm: &[String]) {
 fn keep_from_mdadm(context: &Context, cases: &[Case<'_, '_>]) {
     let disks: Vec<&str> = cases
         .iter()
-        .filter(|case| matches!(case.decision.outcome, Outcome::Unsafe(_)))
+        .filter(|case| case.decision.is_unsafe(&case.plans))
         .flat_map(|case| case.container.members().iter().map(|member| member.name))
         .collect();
     if let Err(errno) = refused::keep(context.root, &disks) {

@@ -158,6 +158,15 @@ impl Decision {
             outcome: Outcome::Unsafe(why),
         }
     }
+
+    /// All of it, or a volume of it, nobody may start, and mdadm might.
+    pub fn is_unsafe(&self, plans: &[Plan<'_>]) -> bool {
+        let refused = |(plan, fate): (&Plan<'_>, &Fate)| match plan.verdict {
+            Verdict::Refused(why) => why.kind() == Kind::Unsafe && matches!(fate, Fate::Not(_)),
+            _ => false,
+        };
+        matches!(self.outcome, Outcome::Unsafe(_)) || plans.iter().zip(&self.fates).any(refused)
+    }
 }
 
 /// Decides.
