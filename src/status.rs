@@ -17,7 +17,9 @@ pub fn run(context: &Context) -> Exit {
     let mut shown = Shown::start(context.json);
     let outlook = Outlook::find(context);
     let by = match outlook.actor {
-        Actor::Stage(Stage::Exitrd) => By::Exitrd,
+        Actor::Stage(Stage::Exitrd) => By::Exitrd {
+            teardown: context.options.teardown,
+        },
         Actor::Stage(_) => By::Hooks,
         Actor::Kernel | Actor::Host | Actor::Nobody => By::Now,
     };

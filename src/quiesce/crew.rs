@@ -8,7 +8,7 @@ use crate::deadline::now_ms;
 use crate::name::{Device, Key};
 use crate::path;
 use crate::pool::{Crew, Reply};
-use crate::sys::claims::Unknown;
+use crate::sys::claims::{Lasts, Unknown};
 use crate::sys::nvme::Subsystem;
 use crate::sys::pci::PciAddress;
 use crate::sys::{Root, block, identify, nvme, pci, targets, users};
@@ -65,7 +65,9 @@ impl Worker<'_> {
     /// Says who uses what without having claimed it, that this was all, and, if it gets so far, who has something mapped.
     fn users(&self, main: u32, reply: &Reply) {
         let except = [main, std::process::id()];
-        let mut each = |device: Device, who: core::fmt::Arguments<'_>| say_user(reply, device, who);
+        let mut each = |device: Device, lasts: Lasts, who: core::fmt::Arguments<'_>| {
+            say_user(reply, device, lasts, who);
+        };
         let unknown = |file| move |errno| Unknown { file, errno };
         let looked = targets::scan(self.root, &mut each).and_then(|()| {
             users::scan(self.root, &except, &mut each).map_err(unknown("/proc/*/fd"))
@@ -83,13 +85,14 @@ impl Worker<'_> {
     }
 }
 
-fn say_user(reply: &Reply, device: Device, who: core::fmt::Arguments<'_>) {
+fn say_user(reply: &Reply, device: Device, lasts: Lasts, who: core::fmt::Arguments<'_>) {
     let mut message: heapless::Vec<u8, 120> = heapless::Vec::new();
     let (tag, key) = match device {
         Device::Controller(instance) => (USES_CONTROLLER, Key { instance, head: 0 }),
         Device::Namespace(key) => (USES_NAMESPACE, key),
     };
     let _ = message.push(tag);
+    let _ = message.push(lasts as u8);
     let _ = message.extend_from_slice(&key.instance.to_le_bytes());
     let _ = message.extend_from_slice(&key.head.to_le_bytes());
     let text = Text::<96>::of(who);

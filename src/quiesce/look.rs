@@ -9,6 +9,7 @@ use super::{Ended, Run};
 use crate::capability::{Class, Transport};
 use crate::name::Key;
 use crate::pool::{Bounds, Foreman, MESSAGE};
+use crate::sys::claims::Lasts;
 use crate::sys::nvme::Inventory;
 use crate::sys::{claims, proc};
 use crate::text::{Printable, Text};
@@ -197,6 +198,9 @@ impl Foreman for Asking<'_> {
             UNKNOWN => self.unknown = Some(Printable(rest).to_text()),
             _ => {}
         }
+        let Some((lasts, rest)) = rest.split_first() else {
+            return;
+        };
         let Some((instance, rest)) = rest.split_first_chunk::<4>() else {
             return;
         };
@@ -207,13 +211,15 @@ impl Foreman for Asking<'_> {
             instance: u32::from_le_bytes(*instance),
             head: u32::from_le_bytes(*head),
         };
-        let who = Printable(text);
+        let (lasts, who) = (Lasts::of(*lasts), Printable(text));
         let Some(inventory) = &mut self.inventory else {
             return;
         };
         match *tag {
-            USES_CONTROLLER => inventory.hold_controller(key.instance, format_args!("{who}")),
-            USES_NAMESPACE => inventory.hold(key, format_args!("{who}")),
+            USES_CONTROLLER => {
+                inventory.hold_controller(key.instance, lasts, format_args!("{who}"))
+            }
+            USES_NAMESPACE => inventory.hold(key, lasts, format_args!("{who}")),
             _ => {}
         }
     }

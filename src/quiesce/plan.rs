@@ -8,6 +8,7 @@ use crate::capability::{
 };
 use crate::pool::{Bounds, MESSAGE};
 use crate::schedule::Item;
+use crate::sys::claims::Lasts;
 use crate::sys::nvme::{CONTROLLERS, Controller, Inventory};
 use crate::sys::pci::PciAddress;
 
@@ -18,8 +19,11 @@ pub enum By {
     Now,
     /// When systemd-shutdown runs its hooks: all is unmounted but root, and what that stands on.
     Hooks,
-    /// When the exitrd has left the old root.
-    Exitrd,
+    /// When the exitrd has left the old root, and stopped arrays if it is to.
+    Exitrd {
+        /// It is to.
+        teardown: bool,
+    },
 }
 
 /// One job: some controllers of one subsystem, all done the same way.
@@ -224,12 +228,13 @@ impl Plan {
                 return;
             };
             let group = self.group(at);
-            let lasts =
-                c.holder.is_some() || self.inventory.namespaces_of(group).any(|ns| ns.lasting);
+            let namespaces = self.inventory.namespaces_of(group);
+            let lasts = namespaces.map(|ns| ns.lasts).fold(c.lasts, Lasts::max);
             let free = match by {
                 By::Now => false,
-                By::Hooks => !lasts,
-                By::Exitrd => true,
+                By::Hooks => lasts == Lasts::Hooks && c.holder.is_none(),
+                By::Exitrd { teardown: false } => lasts < Lasts::Arrays,
+                By::Exitrd { teardown: true } => lasts < Lasts::Machine,
             };
             if free
                 && c.transport == Transport::Pcie

@@ -10,6 +10,33 @@ use crate::name::{self, Device};
 use crate::path;
 use crate::text::Printable;
 
+/// Until when a use goes on, in the order in which a shutdown ends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasts {
+    /// A mount or swap, which systemd ends before its hooks run.
+    #[default]
+    Hooks,
+    /// What root stands on, and what programs use: it ends when an exitrd has left the old root.
+    Root,
+    /// An array of md: it ends when arrays are stopped.
+    Arrays,
+    /// What nothing ends: an export to others, bcache.
+    Machine,
+}
+
+impl Lasts {
+    /// What `self as u8` says.
+    #[must_use]
+    pub const fn of(byte: u8) -> Self {
+        match byte {
+            0 => Self::Hooks,
+            1 => Self::Root,
+            2 => Self::Arrays,
+            _ => Self::Machine,
+        }
+    }
+}
+
 /// Marks every namespace of `inv` that something has claimed.
 ///
 /// An error means that who uses what cannot be known: nothing may be touched then.
@@ -94,8 +121,8 @@ fn mount(root: &Root, inv: &mut Inventory, line: &[u8]) -> Option<()> {
     if let Some((Device::Namespace(key), part)) = found.or_else(|| by_name(source)) {
         let who = format_args!("{part} mounted on {}", Printable(point));
         match point {
-            b"/" | b"/usr" => inv.hold(key, who),
-            _ => inv.hold_for_now(key, who),
+            b"/" | b"/usr" => inv.hold(key, Lasts::Root, who),
+            _ => inv.hold(key, Lasts::Hooks, who),
         }
     }
     Some(())
@@ -151,7 +178,7 @@ fn swaps(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
             .next()
             .unwrap_or_default();
         if let Some((Device::Namespace(key), part)) = device_at(root, file) {
-            inv.hold_for_now(key, format_args!("{part} is swap"));
+            inv.hold(key, Lasts::Hooks, format_args!("{part} is swap"));
         }
     })
 }
@@ -186,9 +213,16 @@ fn holders_of(
         match dm {
             Ok(name) => inv.hold(
                 key,
+                Lasts::Root,
                 format_args!("{part} under {shown} ({})", Printable(name)),
             ),
-            Err(_) => inv.hold(key, format_args!("{part} in {shown}")),
+            Err(_) => {
+                let lasts = match holder.starts_with(b"md") {
+                    true => Lasts::Arrays,
+                    false => Lasts::Machine,
+                };
+                inv.hold(key, lasts, format_args!("{part} in {shown}"));
+            }
         }
         false
     })
@@ -204,6 +238,7 @@ fn btrfs(root: &Root, inv: &mut Inventory) -> Result<(), Errno> {
                 if let Some(Device::Namespace(key)) = name::device(entry) {
                     inv.hold(
                         key,
+                        Lasts::Root,
                         format_args!("{} in btrfs {}", Printable(entry), Printable(uuid)),
                     );
                 }
@@ -235,6 +270,6 @@ fn hold_link(root: &Root, inv: &mut Inventory, link: &str, how: &str) {
     if let Ok(name) = root.link_name(link, &mut buf)
         && let Some(Device::Namespace(key)) = name::device(name)
     {
-        inv.hold(key, format_args!("{} {how}", Printable(name)));
+        inv.hold(key, Lasts::Root, format_args!("{} {how}", Printable(name)));
     }
 }

@@ -6,6 +6,7 @@ use core::fmt;
 
 use rustix::io::Errno;
 
+use super::claims::Lasts;
 use super::pci::PciAddress;
 use super::{Dev, Root};
 use crate::capability::{State, Transport};
@@ -63,6 +64,8 @@ pub struct Controller {
     pub rtd3e_us: Option<u32>,
     /// Who has its character device open.
     pub holder: Option<Holder>,
+    /// Until when the last of those does.
+    pub lasts: Lasts,
     /// Its namespaces did not fit into the table, or could not be read.
     pub unread: bool,
 }
@@ -88,8 +91,8 @@ pub struct Namespace {
     pub owner: Owner,
     /// Who uses it or a partition of it.
     pub holder: Option<Holder>,
-    /// One of those will use it until the end: not only a mount or swap, which systemd ends before its hooks run.
-    pub lasting: bool,
+    /// Until when the last of those does.
+    pub lasts: Lasts,
 }
 
 /// The NVMe half of the machine, as it was when [`Inventory::scan`] read it.
@@ -231,39 +234,35 @@ impl Inventory {
     ///
     /// A namespace may have no block device, only a generic one (`ng`), and so not be in the table: then every
     /// controller that its name may stand for counts as used.
-    pub fn hold(&mut self, key: Key, who: fmt::Arguments<'_>) {
-        self.hold_for_now(key, who);
-        if let Some(ns) = self.namespace_mut(key) {
-            ns.lasting = true;
-        }
-    }
-
-    /// The same, for a use that ends before the machine does.
-    pub fn hold_for_now(&mut self, key: Key, who: fmt::Arguments<'_>) {
-        match self.namespace_mut(key) {
-            None => self.hold_where(who, |c| {
+    pub fn hold(&mut self, key: Key, lasts: Lasts, who: fmt::Arguments<'_>) {
+        let Some(first) = self.namespace_mut(key).map(|ns| ns.holder.is_none()) else {
+            return self.hold_where(lasts, who, |c| {
                 c.instance == key.instance || c.subsystem == Subsystem::Shared(key.instance)
-            }),
-            Some(ns) if ns.holder.is_some() => {}
-            Some(_) => {
-                let holder = self.name_holder(who);
-                if let Some(ns) = self.namespace_mut(key) {
-                    ns.holder = Some(holder);
-                }
-            }
+            });
+        };
+        let holder = first.then(|| self.name_holder(who));
+        if let Some(ns) = self.namespace_mut(key) {
+            ns.holder = ns.holder.or(holder);
+            ns.lasts = ns.lasts.max(lasts);
         }
     }
 
     /// Marks the controller `instance` as used by `who`.
-    pub fn hold_controller(&mut self, instance: u32, who: fmt::Arguments<'_>) {
-        self.hold_where(who, |c| c.instance == instance);
+    pub fn hold_controller(&mut self, instance: u32, lasts: Lasts, who: fmt::Arguments<'_>) {
+        self.hold_where(lasts, who, |c| c.instance == instance);
     }
 
-    fn hold_where(&mut self, who: fmt::Arguments<'_>, is: impl Fn(&Controller) -> bool) {
+    fn hold_where(
+        &mut self,
+        lasts: Lasts,
+        who: fmt::Arguments<'_>,
+        is: impl Fn(&Controller) -> bool,
+    ) {
         if self.controllers.iter().any(&is) {
             let holder = self.name_holder(who);
             for c in self.controllers.iter_mut().filter(|c| is(c)) {
                 c.holder.get_or_insert(holder);
+                c.lasts = c.lasts.max(lasts);
             }
         }
     }
@@ -365,6 +364,7 @@ fn controller(root: &Root, instance: u32) -> Controller {
         physfn,
         rtd3e_us: None,
         holder: None,
+        lasts: Lasts::default(),
         unread: false,
     }
 }
@@ -428,7 +428,7 @@ fn namespace(root: &Root, dir: &str, key: Key, owner: Owner) -> Namespace {
         dev: dev.ok().and_then(Dev::parse).unwrap_or_default(),
         owner,
         holder: None,
-        lasting: false,
+        lasts: Lasts::default(),
     }
 }
 

@@ -7,14 +7,14 @@ use core::fmt;
 
 use rustix::io::Errno;
 
-use super::claims::{Unknown, device_at, optional};
+use super::claims::{Lasts, Unknown, device_at, optional};
 use super::{Root, claims, loopback};
 use crate::name::{self, Device};
 use crate::path;
 use crate::text::Printable;
 
-/// Is told of a device and how it is used.
-pub type Each<'a> = dyn FnMut(Device, fmt::Arguments<'_>) + 'a;
+/// Is told of a device, and until when and how it is used.
+pub type Each<'a> = dyn FnMut(Device, Lasts, fmt::Arguments<'_>) + 'a;
 
 /// Calls `each` with every device that a loop device or a target uses.
 ///
@@ -41,7 +41,7 @@ fn loops(root: &Root, each: &mut Each<'_>) -> Result<(), Errno> {
                     claims::device_of(root, "block", dev)
                 });
                 if let Some((device, part)) = found {
-                    each(device, format_args!("{entry} on {part}"));
+                    each(device, Lasts::Root, format_args!("{entry} on {part}"));
                 }
             }
         }
@@ -72,10 +72,18 @@ fn target(root: &Root, dir: &str, nqn: &Printable<'_>, each: &mut Each<'_>) {
     let path = root.read(path!("{dir}/device_path").as_str(), &mut buf);
     match path.ok().and_then(|path| device_at(root, path)) {
         Some((device @ Device::Namespace(_), part)) => {
-            each(device, format_args!("{part} exported by nvmet as {nqn}"));
+            each(
+                device,
+                Lasts::Machine,
+                format_args!("{part} exported by nvmet as {nqn}"),
+            );
         }
         Some((device @ Device::Controller(_), _)) => {
-            each(device, format_args!("passed through by nvmet as {nqn}"));
+            each(
+                device,
+                Lasts::Machine,
+                format_args!("passed through by nvmet as {nqn}"),
+            );
         }
         None => {}
     }
@@ -99,7 +107,11 @@ fn lio(root: &Root, each: &mut Each<'_>) -> Result<(), Errno> {
                 device_at(root, path)
             };
             if let Some((device, part)) = find("udev_path").or_else(|| find("info")) {
-                each(device, format_args!("{part} exported by LIO as {shown}"));
+                each(
+                    device,
+                    Lasts::Machine,
+                    format_args!("{part} exported by LIO as {shown}"),
+                );
             }
             true
         });
@@ -116,7 +128,11 @@ fn rnbd(root: &Root, each: &mut Each<'_>) -> Result<(), Errno> {
         if let Ok(name) = root.link_name(link.as_str(), &mut buf)
             && let Some(device) = name::device(name)
         {
-            each(device, format_args!("{} exported by rnbd", Printable(name)));
+            each(
+                device,
+                Lasts::Machine,
+                format_args!("{} exported by rnbd", Printable(name)),
+            );
         }
         true
     })

@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, StatxFlags};
 use rustix::io::Errno;
 
-use super::claims::Found;
+use super::claims::{Found, Lasts};
 use super::remote::Remote;
 use super::{Dev, Root, claims, kcmp};
 use crate::name;
@@ -39,6 +39,7 @@ pub fn scan_maps(root: &Root, except: &[u32], each: &mut Each<'_>) -> Result<(),
             {
                 each(
                     device,
+                    Lasts::Root,
                     format_args!("{} mapped by {}", Printable(last), Process { root, pid }),
                 );
             }
@@ -159,6 +160,7 @@ fn files(
             Ok(Some((device, node))) => {
                 each(
                     device,
+                    Lasts::Root,
                     format_args!("{node} opened by {}", Process { root, pid }),
                 );
             }
