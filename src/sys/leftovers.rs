@@ -3,7 +3,8 @@
 //! systemd's last round spares what root runs with an `@` in front of its name (docs/ROOT_STORAGE_DAEMONS.md there). What came
 //! from the initramfs and does not touch the old root may be what the old root stands on; what does touch it keeps it from
 //! being unmounted. Of the latter only mdmon is needed to the last. What the kernel shows of itself below the old root, or
-//! devices there, is not the old root's: whoever came from the initramfs has its /dev/null there.
+//! devices there, is not the old root's: whoever came from the initramfs has its /dev/null there. A file system that is
+//! mounted below these is: systemd moves what it finds busy to /run/shutdown/mounts (its src/shutdown/umount.c).
 
 use core::mem::MaybeUninit;
 
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::md::mdmon;
-use super::{Root, proc};
+use super::{Root, mounts, proc};
 use crate::path;
 use crate::text::{Printable, Text};
 
@@ -31,14 +32,25 @@ pub const WINDOWS: [&str; 4] = [
 #[derive(Clone, Copy, Debug)]
 struct Place<'a> {
     below: &'a str,
-    /// Not in these.
+    /// Not in these, but in a file system that is mounted below one.
     but: &'a [&'a str],
 }
 
 impl Place<'_> {
-    fn has(&self, path: &[u8]) -> bool {
-        is_below(path, self.below) && !self.but.iter().any(|window| is_below(path, window))
+    fn has(&self, root: &Root, path: &[u8]) -> bool {
+        let window = self.but.iter().find(|window| is_below(path, window));
+        is_below(path, self.below) && window.is_none_or(|window| is_on_mount_in(root, window, path))
     }
+}
+
+fn is_on_mount_in(root: &Root, window: &str, path: &[u8]) -> bool {
+    let mut is = false;
+    // Where the mounts cannot be read nobody is ended: the unmount will say that it is busy.
+    let _ = mounts::each(root, &mut |mount| {
+        let point = mount.point.as_str();
+        is |= !mount.is_virtual && is_below(point.as_bytes(), window) && is_below(path, point);
+    });
+    is
 }
 
 /// Ends (SIGKILL) every process that has something of the old root's but pid 1, `spared` and every mdmon; calls `each` with those.
@@ -76,6 +88,11 @@ pub fn mdmons(root: &Root, old: &str) -> usize {
     count
 }
 
+/// Whether that process has anything at or below `old`.
+pub fn is_user(root: &Root, old: &str, pid: u32) -> bool {
+    uses(root, anywhere(old), pid)
+}
+
 /// An mdmon is needed, and then to be gone, whatever it is that it has there.
 const fn anywhere(old: &str) -> Place<'_> {
     Place {
@@ -110,7 +127,7 @@ fn uses(root: &Root, old: Place<'_>, pid: u32) -> bool {
 fn leads_below(root: &Root, old: Place<'_>, link: &str) -> bool {
     let mut buf = [0; 512];
     root.read_link(link, &mut buf)
-        .is_ok_and(|target| old.has(target))
+        .is_ok_and(|target| old.has(root, target))
 }
 
 fn is_below(path: &[u8], old: &str) -> bool {
@@ -129,7 +146,7 @@ fn has_open(root: &Root, old: Place<'_>, pid: u32) -> Result<bool, Errno> {
         let mut target = [0; 512];
         let entry = entry?;
         let len = rustix::fs::readlinkat_raw(&dir, entry.file_name(), &mut target).unwrap_or(0);
-        if old.has(target.get(..len).unwrap_or_default()) {
+        if old.has(root, target.get(..len).unwrap_or_default()) {
             return Ok(true);
         }
     }
@@ -203,6 +220,30 @@ mod tests {
             "@sbin/mdmon",
             &[("exe", "/sbin/mdmon"), ("fd/0", "/oldroot/dev/null")],
         );
+        // One whose file system systemd has moved, and one on memory beside it.
+        process(
+            26,
+            "@moved",
+            &[
+                ("exe", "/bin/sh"),
+                ("fd/1", "/oldroot/run/shutdown/mounts/1f/x"),
+            ],
+        );
+        process(
+            27,
+            "@beside",
+            &[
+                ("exe", "/bin/sh"),
+                ("fd/1", "/oldroot/run/shutdown/mounts/x"),
+            ],
+        );
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::write(
+            dir.path().join("proc/self/mountinfo"),
+            "1 0 0:20 / /oldroot/run rw - tmpfs tmpfs rw\n\
+             2 1 8:3 / /oldroot/run/shutdown/mounts/1f rw - ext4 /dev/sda3 rw\n",
+        )
+        .unwrap();
         let root = Root::below(dir.path().as_os_str()).unwrap();
         let seen = |but| {
             let mut seen = Vec::new();
@@ -215,7 +256,13 @@ mod tests {
         };
         assert_eq!(
             seen(&WINDOWS),
-            [(20, false), (22, false), (23, false), (30, true)]
+            [
+                (20, false),
+                (22, false),
+                (23, false),
+                (26, false),
+                (30, true)
+            ]
         );
         assert_eq!(
             seen(&[]),
@@ -224,6 +271,8 @@ mod tests {
                 (22, false),
                 (23, false),
                 (25, false),
+                (26, false),
+                (27, false),
                 (30, true),
                 (32, true)
             ]
