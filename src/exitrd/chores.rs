@@ -1,11 +1,11 @@
 //! Pieces of work that may block, done one after the other, each in a worker that can be given up.
 
-use log::info;
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
+use crate::path;
 use crate::pool::{Bounds, Crew, Foreman, MESSAGE, Pool, Reply};
-use crate::sys::{Dev, Path, Root, leftovers, mounts, unmap};
+use crate::sys::{Dev, Path, Root, dm, leftovers, mounts, unmap};
 use crate::text::{Printable, Text};
 
 /// The most in one list; what is over comes with the next.
@@ -34,7 +34,7 @@ pub(super) enum What {
     SwapOff,
     /// Take a loop device off its file.
     ClearLoop,
-    /// Remove a device-mapper map, given by its number.
+    /// Remove a device-mapper map.
     RemoveMap,
 }
 
@@ -55,10 +55,12 @@ impl What {
 #[derive(Clone, Debug)]
 pub(super) struct Chore {
     pub(super) what: What,
-    /// Path, name of a loop device, or number as in sysfs' `dev`.
+    /// Path, or the kernel's name of a block device.
     pub(super) of: Path,
     /// What came of it. TIMEDOUT: it has not returned; CHILD: its worker died; CANCELED: it was not begun.
     pub(super) result: Result<(), Errno>,
+    /// What its worker had to say of it.
+    pub(super) words: Words,
 }
 
 impl Chore {
@@ -67,6 +69,7 @@ impl Chore {
             what,
             of,
             result: Err(Errno::CANCELED),
+            words: Words::new(),
         }
     }
 }
@@ -149,6 +152,10 @@ impl Foreman for List<'_> {
         let Some((number, words)) = message.split_first_chunk::<4>() else {
             return;
         };
+        let at = usize::try_from(job).unwrap_or(usize::MAX);
+        if let Some(chore) = self.chores.get_mut(at) {
+            chore.words = Printable(words).to_text();
+        }
         self.settle(
             job,
             match i32::from_ne_bytes(*number) {
@@ -156,9 +163,6 @@ impl Foreman for List<'_> {
                 _ => Ok(()),
             },
         );
-        if !words.is_empty() {
-            info!("ended what still used the old root:{}", Printable(words));
-        }
     }
 
     fn done(&mut self, job: u32, _died: bool) {
@@ -171,8 +175,8 @@ impl Foreman for List<'_> {
     }
 }
 
-/// Who was ended, in words.
-type Words = Text<200>;
+/// Who was ended.
+pub(super) type Words = Text<160>;
 
 /// Does chores.
 pub(super) struct Worker<'a> {
@@ -216,11 +220,16 @@ impl Worker<'_> {
             What::MakeReadonly => mounts::make_readonly(of),
             What::SwapOff => unmap::swap_off(self.root, of),
             What::ClearLoop => unmap::clear_loop(self.root, of),
-            What::RemoveMap => {
-                unmap::remove_map(self.root, Dev::parse(of.as_bytes()).ok_or(Errno::INVAL)?)
-            }
+            What::RemoveMap => dm::remove(self.root, dev(self.root, of)?),
         }
     }
+}
+
+/// The number of the block device of that name.
+fn dev(root: &Root, name: &str) -> Result<Dev, Errno> {
+    let mut buf = [0; 32];
+    let text = root.read(path!("/sys/class/block/{name}/dev").as_str(), &mut buf)?;
+    Dev::parse(text).ok_or(Errno::INVAL)
 }
 
 /// So long processes that were ended may take to go: one that waits for a drive goes when the drive has answered.

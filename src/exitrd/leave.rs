@@ -5,6 +5,8 @@
 //! read-only first; only then, with every volume clean, may mdmon go, and only then the old root. Where anything stays
 //! writable mdmon lives on, its disks are in use, and the rest is the kernel's.
 
+mod maps;
+
 use core::time::Duration;
 
 use log::{info, warn};
@@ -14,12 +16,11 @@ use super::chores::{self, Chore, Chores, OLD, What, Worker};
 use crate::context::{Context, Exit};
 use crate::deadline::now_ms;
 use crate::errno::Cause;
-use crate::path;
 use crate::pool::Pool;
 use crate::shutdown::{self, Part};
 use crate::stage::{self, Verb};
 use crate::sys::leftovers::{self, WINDOWS};
-use crate::sys::{Path, Root, disks, mounts, unmap};
+use crate::sys::{Path, Root, mounts};
 use crate::teardown;
 use crate::text::{Printable, Text};
 
@@ -76,21 +77,25 @@ impl Leaving<'_> {
         for point in &writable {
             warn!("{point} can still be written to: what it is on stays, and its mdmon");
         }
-        if !arrays || !writable.is_empty() {
-            return;
-        }
-        // An mdmon that goes while a volume is dirty leaves it so.
-        if teardown::clean(self.context) == Exit::Done && self.end_mdmons() {
+        if arrays && writable.is_empty() {
+            // An mdmon that goes while a volume is dirty leaves it so.
+            if teardown::clean(self.context) != Exit::Done || !self.end_mdmons() {
+                return;
+            }
             self.context.still = true;
             self.unmount_at_last();
-            self.unmap();
         }
+        // The kernel refuses what is in use, and an mdmon that a map could want when it goes is there.
+        self.unmap(self.context.still);
     }
 
     fn end_users(&mut self) {
         self.chores.clear();
         let _ = self.chores.push(Chore::new(What::EndUsers, Text::new()));
         self.carry_out();
+        for ended in self.chores.iter().filter(|c| !c.words.is_empty()) {
+            info!("ended what still used the old root:{}", ended.words);
+        }
         if self.chores.iter().any(|chore| chore.result.is_err()) {
             warn!("not everything that uses the old root could be ended in time");
         }
@@ -256,69 +261,9 @@ impl Leaving<'_> {
         true
     }
 
-    /// Ends loop devices and device-mapper maps, those that nothing stands on first. Where no more goes, arrays may be between
-    /// them: these are stopped then, and it goes on.
-    fn unmap(&mut self) {
-        let mut end = self.context.deadline.within_ms(LINGER_MS);
-        let mut arrays_stopped = false;
-        loop {
-            self.list_loops();
-            let mut any = self.some_went();
-            let maps = self.list_maps();
-            any |= self.some_went();
-            match () {
-                () if !maps => return,
-                () if self.context.deadline.is_over() => break,
-                () if any => {}
-                () if !end.is_over() => std::thread::sleep(PAUSE),
-                () if arrays_stopped => break,
-                () => {
-                    arrays_stopped = true;
-                    let _ = teardown::step(self.context);
-                    end = self.context.deadline.within_ms(LINGER_MS);
-                }
-            }
-        }
-        self.say_failed("the map cannot be removed");
-    }
-
     fn some_went(&mut self) -> bool {
         self.carry_out();
         self.chores.iter().any(|chore| chore.result.is_ok())
-    }
-
-    fn list_loops(&mut self) {
-        let (root, chores) = (self.context.root, &mut self.chores);
-        chores.clear();
-        let _ = root.entries("/sys/block", |entry| {
-            let name = Printable(entry).to_text();
-            if entry.starts_with(b"loop") && unmap::has_file(root, name.as_str()) {
-                let _ = chores.push(Chore::new(What::ClearLoop, name));
-            }
-            true
-        });
-    }
-
-    /// Lists the maps that nothing stands on. True: there is one, that or another.
-    fn list_maps(&mut self) -> bool {
-        let (root, chores) = (self.context.root, &mut self.chores);
-        chores.clear();
-        let mut any = false;
-        let _ = root.entries("/sys/block", |entry| {
-            if entry.starts_with(b"dm-") {
-                any = true;
-                let name: disks::Name = Printable(entry).to_text();
-                let held = disks::is_held(root, name.as_str());
-                let mut buf = [0; 32];
-                let dev = root.read(path!("/sys/block/{name}/dev").as_str(), &mut buf);
-                if let (Ok(dev), false) = (dev, held) {
-                    let dev = Printable(dev).to_text();
-                    let _ = chores.push(Chore::new(What::RemoveMap, dev));
-                }
-            }
-            true
-        });
-        any
     }
 
     fn say_failed(&self, what: &str) {

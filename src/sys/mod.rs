@@ -19,7 +19,8 @@
 //! | [`copy`] | /proc/self/exe, copied; pid 1's mounts |
 //! | [`mounts`] | mountinfo, umount, remount |
 //! | [`leftovers`] | processes that still use the old root |
-//! | [`unmap`] | device-mapper maps, loop devices, swap, ended |
+//! | [`dm`] | device-mapper maps: their kinds, their end |
+//! | [`unmap`] | loop devices, swap, ended |
 //! | [`reboot`] | reboot(2) and systemd's parameter for it |
 //! | [`md`] | /sys/block/md*, md_mod: arrays and their members |
 //! | [`program`] | other programs, run and waited for |
@@ -30,6 +31,7 @@ pub mod block;
 pub mod claims;
 pub mod copy;
 pub mod disks;
+pub mod dm;
 pub mod identify;
 mod kcmp;
 pub mod kmsg;
