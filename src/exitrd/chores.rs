@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use crate::deadline::Deadline;
 use crate::path;
 use crate::pool::{Bounds, Crew, Foreman, MESSAGE, Pool, Reply};
-use crate::sys::{Dev, Path, Root, dm, leftovers, mounts, unmap};
+use crate::sys::{Dev, Path, Root, block, dm, leftovers, mounts, occupied, unmap};
 use crate::text::{Printable, Text};
 
 /// The most in one list; what is over comes with the next.
@@ -34,12 +34,18 @@ pub(super) enum What {
     SwapOff,
     /// Take a loop device off its file.
     ClearLoop,
+    /// See that a device-mapper map only passes on what it is given.
+    MapPasses,
+    /// See that nobody has claimed a block device.
+    Claim,
+    /// Have the kernel call a block device read-only.
+    SetReadonly,
     /// Remove a device-mapper map.
     RemoveMap,
 }
 
 impl What {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::EndUsers,
         Self::Unmount,
         Self::Force,
@@ -47,6 +53,9 @@ impl What {
         Self::MakeReadonly,
         Self::SwapOff,
         Self::ClearLoop,
+        Self::MapPasses,
+        Self::Claim,
+        Self::SetReadonly,
         Self::RemoveMap,
     ];
 }
@@ -175,7 +184,7 @@ impl Foreman for List<'_> {
     }
 }
 
-/// Who was ended.
+/// Who was ended, or of what kind a map is.
 pub(super) type Words = Text<160>;
 
 /// Does chores.
@@ -220,6 +229,9 @@ impl Worker<'_> {
             What::MakeReadonly => mounts::make_readonly(of),
             What::SwapOff => unmap::swap_off(self.root, of),
             What::ClearLoop => unmap::clear_loop(self.root, of),
+            What::MapPasses => passes(self.root, of, words),
+            What::Claim => claim(self.root, of),
+            What::SetReadonly => block::set_readonly(self.root, of, dev(self.root, of)?),
             What::RemoveMap => dm::remove(self.root, dev(self.root, of)?),
         }
     }
@@ -232,8 +244,47 @@ fn dev(root: &Root, name: &str) -> Result<Dev, Errno> {
     Dev::parse(text).ok_or(Errno::INVAL)
 }
 
+/// Kinds of maps that have nothing of their own to write (Documentation/admin-guide/device-mapper).
+const PASSING: [&[u8]; 6] = [
+    b"linear",
+    b"striped",
+    b"crypt",
+    b"multipath",
+    b"error",
+    b"zero",
+];
+
+/// BUSY: the map has a target that may write of itself; `words` is its kind.
+fn passes(root: &Root, name: &str, words: &mut Words) -> Result<(), Errno> {
+    dm::kinds(root, dev(root, name)?, &mut |kind| {
+        if words.is_empty() && !PASSING.contains(&kind) {
+            *words = Printable(kind).to_text();
+        }
+    })?;
+    match words.is_empty() {
+        true => Ok(()),
+        false => Err(Errno::BUSY),
+    }
+}
+
+/// BUSY: somebody has it, and does not let go: what has just been unmounted is held for a moment. What has gone nobody has.
+fn claim(root: &Root, name: &str) -> Result<(), Errno> {
+    let dev = match dev(root, name) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    let mut claimed = Ok(());
+    Deadline::in_seconds(LINGER_S).wait_for(PAUSE, || {
+        claimed = occupied::claim(root, name, dev);
+        claimed != Err(Errno::BUSY)
+    });
+    claimed
+}
+
 /// So long processes that were ended may take to go: one that waits for a drive goes when the drive has answered.
 const GO_MS: u64 = 3000;
+/// So long the kernel may take to let go of a device, in seconds.
+const LINGER_S: u32 = 1;
 /// Between two looks.
 const PAUSE: core::time::Duration = core::time::Duration::from_millis(10);
 

@@ -2,10 +2,11 @@
 //!
 //! The order matters. Nothing may write to a volume once its mdmon has gone: such a write would wait for ever for somebody to
 //! record that the volume is dirty. But mdmon itself runs from the old root and keeps it mounted. So the old root is made
-//! read-only first; only then, with every volume clean, may mdmon go, and only then the old root. Where anything stays
-//! writable mdmon lives on, its disks are in use, and the rest is the kernel's.
+//! read-only first, and what stands on a volume is seen to be `still`; only then, with every volume clean, may mdmon go, and
+//! only then the old root. Where anything stays writable mdmon lives on, its disks are in use, and the rest is the kernel's.
 
 mod maps;
+mod still;
 
 use core::time::Duration;
 
@@ -77,7 +78,7 @@ impl Leaving<'_> {
         for point in &writable {
             warn!("{point} can still be written to: what it is on stays, and its mdmon");
         }
-        if arrays && writable.is_empty() {
+        if arrays && writable.is_empty() && self.hold_still() {
             // An mdmon that goes while a volume is dirty leaves it so.
             if teardown::clean(self.context) != Exit::Done || !self.end_mdmons() {
                 return;

@@ -1,8 +1,10 @@
-//! Block device nodes: the exclusive open that keeps others out, and the flush that keeps data in.
+//! Block device nodes: the exclusive open that keeps others out, the flush that keeps data in, and the flag that says read-only.
+#![allow(unsafe_code)]
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Setter, ioctl};
 
 use super::nvme::Namespace;
 use super::{Dev, Root};
@@ -87,4 +89,19 @@ fn open(root: &Root, path: &str, dev: Dev, more: OFlags) -> Result<OwnedFd, Errn
         }
     }
     Ok(fd)
+}
+
+/// BLKROSET of linux/fs.h: `_IO(0x12, 93)`.
+const BLKROSET: Opcode = 0x125d;
+
+/// Has the kernel call the device `name` read-only. That stops no write; who asks first, as XFS does before it writes to the log of
+/// a file system that is read-only itself, lets it be. Of an array or a map nothing else changes. Blocks where the device
+/// does, so only a worker may call it.
+pub fn set_readonly(root: &Root, name: &str, dev: Dev) -> Result<(), Errno> {
+    let fd = open(root, path!("/dev/{name}").as_str(), dev, OFlags::empty())?;
+    if root.is_fixture() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    // SAFETY: BLKROSET reads a c_int, which lives until it returns.
+    unsafe { ioctl(&fd, Setter::<BLKROSET, core::ffi::c_int>::new(1)) }
 }

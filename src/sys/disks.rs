@@ -165,10 +165,10 @@ fn raid_controller(root: &Root, above: &[u8]) -> Option<PciAddress> {
 
 /// Calls `each` with the name of whatever md, dm or bcache device has taken the disk or a partition of it.
 pub fn holders(root: &Root, name: &str, each: &mut dyn FnMut(&Name)) -> Result<(), Errno> {
-    holders_in(root, &attr(name, "holders"), each)?;
+    names_in(root, &attr(name, "holders"), each)?;
     partitions(root, name, &mut |part, _| {
         // One that goes while we look has no holders either.
-        let _ = holders_in(root, &attr(name, path!("{part}/holders").as_str()), each);
+        let _ = names_in(root, &attr(name, path!("{part}/holders").as_str()), each);
     })
 }
 
@@ -191,9 +191,10 @@ pub fn any_held(root: &Root, prefix: &str) -> bool {
     any
 }
 
-fn holders_in(root: &Root, dir: &Path, each: &mut dyn FnMut(&Name)) -> Result<(), Errno> {
-    root.entries(dir.as_str(), |holder| {
-        each(&Printable(holder).to_text());
+/// Calls `each` with every name in a folder of block devices.
+pub fn names_in(root: &Root, dir: &Path, each: &mut dyn FnMut(&Name)) -> Result<(), Errno> {
+    root.entries(dir.as_str(), |name| {
+        each(&Printable(name).to_text());
         true
     })
 }

@@ -5,8 +5,10 @@
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-use super::{Path, Root};
-use crate::text::Text;
+use super::disks::{self, Name};
+use super::{Dev, Path, Root};
+use crate::path;
+use crate::text::{Printable, Text};
 
 /// One mount.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ const VIRTUAL: &[&[u8]] = &[
 /// was not understood, or whose path is too long; it is not among them.
 pub fn each(root: &Root, each: &mut dyn FnMut(Mount)) -> Result<(), Errno> {
     let mut garbled = false;
-    root.lines::<8192>("/proc/self/mountinfo", |line| match parse(line) {
+    lines(root, &mut |_, mount| match mount {
         Some(mount) => each(mount),
         None => garbled = true,
     })?;
@@ -61,6 +63,72 @@ pub fn each(root: &Root, each: &mut dyn FnMut(Mount)) -> Result<(), Errno> {
         true => Err(Errno::INVAL),
         false => Ok(()),
     }
+}
+
+/// Calls `each` with the kernel's name of every block device that something mounted is known to be on, and the mount.
+pub fn devices(root: &Root, each: &mut dyn FnMut(&Name, &Mount)) -> Result<(), Errno> {
+    lines(root, &mut |line, mount| {
+        if let Some(mount) = mount {
+            let _ = devices_of(root, line, &mut |name| each(name, &mount));
+        }
+    })
+}
+
+fn lines(root: &Root, each: &mut dyn FnMut(&[u8], Option<Mount>)) -> Result<(), Errno> {
+    root.lines::<8192>("/proc/self/mountinfo", |line| each(line, parse(line)))
+}
+
+/// btrfs and others show a number of no device: then the source says which it is, one of them (`/dev/sda1`), or all
+/// (`/dev/sda1:/dev/sdb1`). More stand among the options: XFS' `logdev=/dev/sdc1`.
+fn devices_of(root: &Root, line: &[u8], each: &mut dyn FnMut(&Name)) -> Option<()> {
+    let mut fields = line.split(|&b| b == b' ');
+    let dev = Dev::parse(fields.nth(2)?)?;
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = behind.next()?;
+    let source = behind.next()?;
+    let options = behind.next()?;
+    if dev.major() != 0 {
+        let link = path!("/sys/dev/block/{}:{}", dev.major(), dev.minor());
+        let mut buf = [0; 512];
+        each(&Printable(root.link_name(link.as_str(), &mut buf).ok()?).to_text());
+    } else if let Some(name) = device_at(root, source) {
+        each(&name);
+        if kind == b"btrfs" {
+            btrfs(root, &name, each);
+        }
+    } else if source.starts_with(b"/dev/") {
+        paths_in(root, source, each);
+    }
+    paths_in(root, options, each);
+    Some(())
+}
+
+/// Calls `each` with the devices among the words in `text`.
+fn paths_in(root: &Root, text: &[u8], each: &mut dyn FnMut(&Name)) {
+    for word in text.split(|b| b",:=".contains(b)) {
+        if let Some(name) = device_at(root, word) {
+            each(&name);
+        }
+    }
+}
+
+/// Only nodes below /dev are looked at: any other path may lie on a file system that does not answer.
+fn device_at(root: &Root, path: &[u8]) -> Option<Name> {
+    let path = path.strip_prefix(b"/oldroot").unwrap_or(path);
+    let path = path.starts_with(b"/dev/").then_some(path)?;
+    disks::kernel_name(root, core::str::from_utf8(path).ok()?).ok()
+}
+
+/// /sys/fs/btrfs/UUID/devices/* (fs/btrfs/sysfs.c): all devices of the file system that has this one.
+fn btrfs(root: &Root, one: &Name, each: &mut dyn FnMut(&Name)) {
+    const TOP: &str = "/sys/fs/btrfs";
+    let _ = root.entries(TOP, |uuid| {
+        let dir = path!("{TOP}/{}/devices", Printable(uuid));
+        if root.exists(path!("{dir}/{one}").as_str()) {
+            let _ = disks::names_in(root, &dir, each);
+        }
+        true
+    });
 }
 
 /// Whether there is one that is `wanted`. What cannot be seen may be one.
@@ -159,6 +227,47 @@ mod tests {
             parse(b"22 1 9:126 / / ro - xfs /dev/md126 ro")
                 .unwrap()
                 .readonly
+        );
+    }
+
+    #[test]
+    fn a_file_system_of_several_devices_is_on_all_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        let lines = "1 0 9:126 / /oldroot ro - xfs /dev/md126 ro,logdev=/dev/sdc,noquota\n\
+                     2 1 0:44 / /oldroot/b ro - btrfs /oldroot/dev/sda ro\n\
+                     3 1 0:45 / /oldroot/c rw - bcachefs /dev/sdc:/dev/sdd rw\n\
+                     4 1 0:46 / /oldroot/n rw - nfs server:/dev/sda rw\n";
+        std::fs::write(at("proc/self/mountinfo"), lines).unwrap();
+        for name in ["sda", "sdb"] {
+            std::fs::write(at(&format!("sys/fs/btrfs/uuid/devices/{name}")), "").unwrap();
+        }
+        for name in ["sda", "sdb", "sdc", "sdd"] {
+            std::fs::write(at(&format!("dev/{name}")), "").unwrap();
+        }
+        std::os::unix::fs::symlink("../../block/md126", at("sys/dev/block/9:126")).unwrap();
+        let root = Root::below(dir.path().as_os_str()).unwrap();
+        let mut seen = Vec::new();
+        devices(&root, &mut |name, mount| {
+            seen.push(format!("{}: {name}", mount.point))
+        })
+        .unwrap();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(
+            seen,
+            [
+                "/oldroot/b: sda",
+                "/oldroot/b: sdb",
+                "/oldroot/c: sdc",
+                "/oldroot/c: sdd",
+                "/oldroot: md126",
+                "/oldroot: sdc",
+            ]
         );
     }
 

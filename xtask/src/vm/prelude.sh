@@ -217,10 +217,10 @@ slow() {
 }
 
 # --- The end of a machine, as systemd goes about it ---
-# enter_root DEVICE <SCRIPT: when this script has ended PID 1 leaves the initramfs for a root on DEVICE and runs that there.
+# [FS=xfs] enter_root DEVICE <SCRIPT: when this script has ended PID 1 leaves the initramfs for a root on DEVICE and runs that there.
 enter_root() {
 	mkdir -p /new
-	mount -t ext4 "$1" /new
+	mount -t "${FS:-ext4}" "$1" /new
 	for _d in bin sbin usr lib lib64 var case; do
 		[ ! -e "/$_d" ] || cp -a "/$_d" /new/
 	done
