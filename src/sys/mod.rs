@@ -287,6 +287,11 @@ impl Root {
 
     /// Calls `each` with every name in the directory `path`, in the kernel's order, until it returns false.
     pub fn entries(&self, path: &str, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), Errno> {
+        self.every_entry(path, &mut each)
+    }
+
+    /// Compiled once, not for each caller.
+    fn every_entry(&self, path: &str, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Errno> {
         let fd = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut buf = [MaybeUninit::uninit(); 4096];
         let mut dir = RawDir::new(fd, &mut buf);
@@ -306,8 +311,17 @@ impl Root {
         path: &str,
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), Errno> {
+        self.every_line(path, &mut [0; L], &mut each)
+    }
+
+    /// Compiled once, not for each caller.
+    fn every_line(
+        &self,
+        path: &str,
+        buf: &mut [u8],
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Errno> {
         let fd = self.open(path, OFlags::RDONLY)?;
-        let mut buf = [0; L];
         let (mut used, mut skipping) = (0, false);
         loop {
             let room = buf.get_mut(used..).unwrap_or_default();
@@ -326,10 +340,10 @@ impl Root {
                 }
                 start += end + 1;
             }
-            if start == 0 && used == L {
+            if start == 0 && used == buf.len() {
                 // The line is longer than the buffer: its head is what matters, the rest is skipped.
                 if !core::mem::replace(&mut skipping, true) {
-                    each(&buf);
+                    each(buf);
                 }
                 used = 0;
             } else {
