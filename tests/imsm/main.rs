@@ -9,11 +9,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod assembly;
+mod checks;
 mod damage;
 mod decide;
 mod mdadm;
 mod mdsys;
 mod order;
+mod position;
 mod refuse;
 mod sample;
 
