@@ -183,7 +183,7 @@ pub fn decide(container: &Container<'_, '_>, plans: &[Plan<'_>], scene: &Scene<'
         Claim::Ours => None,
         Claim::Ignored => Some(Outcome::Left(IGNORED)),
         Claim::NotAutomatic => Some(Outcome::Left(
-            "mdadm.conf has no ARRAY line for it, and says AUTO -imsm or -all",
+            "mdadm.conf has no ARRAY line for it, and its AUTO line forbids IMSM",
         )),
         Claim::NotInUuids => Some(Outcome::Left("rd.md.uuid= does not list it")),
         Claim::NotListed => Some(Outcome::Mdadm("quell.assemble= does not list it".into())),

@@ -151,6 +151,8 @@ struct Line {
     ignores_host: bool,
     /// What the first word of an AUTO line that fits says.
     automatic: Option<bool>,
+    /// `homehost` stood in it.
+    after_homehost: bool,
 }
 
 impl Line {
@@ -191,13 +193,8 @@ impl Line {
         } else if is_keyword(self.keyword.as_str(), "homehost") {
             self.ignores_host |= text.eq_ignore_ascii_case("<ignore>");
         } else if is_keyword(self.keyword.as_str(), "auto") {
-            let fits = |kind: &str| ["all", "imsm"].iter().any(|k| k.eq_ignore_ascii_case(kind));
-            let says = match (text.strip_prefix('+'), text.strip_prefix('-')) {
-                (Some(kind), _) if fits(kind) => Some(true),
-                (_, Some(kind)) if fits(kind) => Some(false),
-                // An IMSM array knows no home host.
-                _ => None,
-            };
+            let says = automatic(text, self.after_homehost);
+            self.after_homehost |= text.eq_ignore_ascii_case("homehost");
             self.automatic = self.automatic.or(says);
         } else if is_keyword(self.keyword.as_str(), "array") {
             let (place, value) = match text.split_once('=') {
@@ -212,6 +209,17 @@ impl Line {
             place.get_or_insert_with(|| Text::of(format_args!("{value}")));
         }
     }
+}
+
+/// What a word of an AUTO line says of IMSM arrays. After `homehost` no word forbids them: whether an array is this host's
+/// IMSM does not say, and mdadm takes what it cannot tell.
+fn automatic(word: &str, after_homehost: bool) -> Option<bool> {
+    let is = |other: &str| word.eq_ignore_ascii_case(other);
+    if ["yes", "+all", "+imsm"].into_iter().any(is) {
+        return Some(true);
+    }
+    let forbids = ["no", "-all", "-imsm"].into_iter().any(is);
+    forbids.then_some(after_homehost)
 }
 
 /// Its first three letters are enough.
