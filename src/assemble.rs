@@ -242,6 +242,8 @@ impl Assembly<'_> {
         for container in found.containers().filter(named) {
             cases.push(self.case(container, &arrays, &disks.all, &mut pool));
         }
+        // As mdadm takes them.
+        cases.sort_by_key(|case| disks.first_of(&case.container));
         drop(pool);
         let strangers = self.say_strangers(disks, &cases);
         for case in &cases {

@@ -57,43 +57,72 @@ pub(super) struct Called {
 }
 
 impl Called {
-    /// Takes numbers as they come; `next` gives one that is free.
-    pub(super) fn new(
+    /// Takes numbers in mdadm's order, containers before volumes; `next` gives one that is free.
+    pub(super) fn all<'c>(
+        going: impl Iterator<Item = (&'c Case<'c, 'c>, &'c Christened)> + Clone,
+        next: &mut dyn FnMut(Wanted) -> Option<String>,
+    ) -> Option<Vec<Self>> {
+        let containers: Vec<String> = going
+            .clone()
+            .map(|(case, names)| match case.existing {
+                Some(existing) => Some(existing.name.clone()),
+                None => next(Wanted {
+                    number: names.container.number,
+                    ..Wanted::default()
+                }),
+            })
+            .collect::<Option<_>>()?;
+        going
+            .zip(containers)
+            .map(|((case, names), container)| {
+                Some(Self {
+                    container,
+                    fresh: case.existing.is_none(),
+                    volumes: Self::volumes(case, names, next)?,
+                })
+            })
+            .collect()
+    }
+
+    /// mdadm makes the last volume first. One that cannot run gets an array of its own all the same there, so that the others
+    /// are called what they are called otherwise; here it only keeps the number.
+    fn volumes(
         case: &Case<'_, '_>,
         names: &Christened,
         next: &mut dyn FnMut(Wanted) -> Option<String>,
-    ) -> Option<Self> {
-        let existing = case.existing;
-        let container = match existing {
-            Some(existing) => existing.name.clone(),
-            None => next(Wanted {
-                in_the_way: None,
-                number: names.container.number,
-            })?,
-        };
+    ) -> Option<Vec<Option<String>>> {
         let mut volumes = Vec::new();
         for ((plan, fate), name) in case
             .plans
             .iter()
             .zip(&case.decision.fates)
             .zip(&names.volumes)
+            .rev()
         {
+            let existing = case.existing;
             let known = existing.and_then(|existing| existing.volume(plan.index));
             let known = known.map(|volume| volume.name.clone());
+            let number = name.as_ref().and_then(|name| name.number);
             volumes.push(match fate {
                 Fate::Start => Some(next(Wanted {
                     in_the_way: known,
-                    number: name.as_ref().and_then(|name| name.number),
+                    number,
+                    only_kept: false,
                 })?),
                 Fate::Finish => known,
+                Fate::Not(_) if known.is_none() && name.is_some() => {
+                    next(Wanted {
+                        in_the_way: None,
+                        number,
+                        only_kept: true,
+                    })?;
+                    None
+                }
                 _ => None,
             });
         }
-        Some(Self {
-            fresh: existing.is_none(),
-            container,
-            volumes,
-        })
+        volumes.reverse();
+        Some(volumes)
     }
 }
 
@@ -176,12 +205,10 @@ fn make_arrays(
     };
     // Once to know what is wanted.
     let mut wanted: Vec<Wanted> = Vec::new();
-    for (case, names) in going() {
-        let _ = Called::new(case, names, &mut |one| {
-            wanted.push(one);
-            Some(String::new())
-        });
-    }
+    let _ = Called::all(going(), &mut |one| {
+        wanted.push(one);
+        Some(String::new())
+    });
     let creator = Creator {
         root: context.root,
         wanted: &wanted,
@@ -205,11 +232,7 @@ fn make_arrays(
         });
     }
     let mut names = making.names.into_iter();
-    going()
-        .map(|(case, christened)| {
-            Called::new(case, christened, &mut |_| names.next()).ok_or_else(String::new)
-        })
-        .collect()
+    Called::all(going(), &mut |_| names.next()).ok_or_else(String::new)
 }
 
 /// The one job of making arrays.

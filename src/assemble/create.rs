@@ -17,6 +17,8 @@ pub(super) struct Wanted {
     pub(super) in_the_way: Option<String>,
     /// The number that mdadm.conf asks for.
     pub(super) number: Option<u32>,
+    /// It is not made: its number is only not given to others.
+    pub(super) only_kept: bool,
 }
 
 /// Makes the arrays that are wanted, before it is known what they are called. One worker does it.
@@ -40,11 +42,12 @@ impl Crew for Creator<'_> {
             .and_then(|()| self.litter.iter().try_for_each(|array| self.clear(array)));
         let made = tidied.and_then(|()| {
             let mut empty = self.empty.iter();
+            let mut kept = Vec::new();
             self.wanted.iter().try_for_each(|wanted| {
                 if let Some(array) = &wanted.in_the_way {
                     self.clear(array)?;
                 }
-                let name = self.make(wanted.number, &mut empty)?;
+                let name = self.make(wanted, &mut empty, &mut kept)?;
                 reply.say(name.as_str().as_bytes());
                 Ok(())
             })
@@ -74,16 +77,17 @@ impl Creator<'_> {
         }
     }
 
-    /// Under the number that is asked for, else one that is there and empty, else the first that is free and that
+    /// Under the number that is asked for, else one that is there and empty, else the first that is free, not kept, and that
     /// mdadm.conf gives to no other.
     fn make(
         &self,
-        number: Option<u32>,
+        wanted: &Wanted,
         empty: &mut dyn Iterator<Item = &String>,
+        kept: &mut Vec<u32>,
     ) -> Result<md::Name, Failure> {
-        if let Some(number) = number {
+        if let Some(number) = wanted.number {
             let name: md::Name = Text::of(format_args!("md{number}"));
-            if md::create(self.root, name.as_str()).is_ok() {
+            if wanted.only_kept || md::create(self.root, name.as_str()).is_ok() {
                 return Ok(name);
             }
         }
@@ -92,8 +96,12 @@ impl Creator<'_> {
         }
         for number in md::free_numbers(self.root) {
             let name: md::Name = Text::of(format_args!("md{number}"));
-            if !conf::is_free(self.root, name.as_str()) {
+            if kept.contains(&number) || !conf::is_free(self.root, name.as_str()) {
                 continue;
+            }
+            if wanted.only_kept {
+                kept.push(number);
+                return Ok(name);
             }
             match md::create(self.root, name.as_str()) {
                 Ok(()) => return Ok(name),

@@ -18,6 +18,18 @@ pub(super) struct Disks {
     pub(super) named: Vec<usize>,
 }
 
+impl Disks {
+    /// When the first of its disks came, by the kernel's count; kernels before 5.15 do not say.
+    pub(super) fn first_of(&self, container: &Container<'_, '_>) -> Option<u64> {
+        let is_of = |disk: &&Disk| {
+            let mut members = container.members().iter();
+            members.any(|member| member.name == disk.name.as_str())
+        };
+        let disks = self.all.iter().filter(is_of);
+        disks.map(|disk| disk.diskseq).min()
+    }
+}
+
 /// Finds the disks. Who names one means the container it belongs to: the others are read as well, so that a half of a
 /// mirror that happens not to be named is not taken for missing.
 pub(super) fn disks(root: &Root, ask: &Ask) -> Result<Disks, String> {

@@ -14,7 +14,7 @@ use crate::sys::md::links::Names;
 use crate::sys::md::map;
 use crate::text::Text;
 
-/// Names of a container and of those of its volumes that are brought up.
+/// Names of a container and of its volumes: those that are brought up, and those that cannot be.
 pub(super) struct Christened {
     pub(super) container: Choice,
     /// By index.
@@ -42,10 +42,12 @@ impl<'a> Namer<'a> {
         let container = known(self.root, array)
             .or_else(|| self.name(&container(uuid.to_string().as_str()), array))
             .unwrap_or_else(|| Choice::linked("imsm", Trust::Format));
-        let volumes = case
+        // Who comes first has the plain name, where two come to the same: mdadm begins with the last volume.
+        let mut volumes: Vec<_> = case
             .plans
             .iter()
             .zip(&case.decision.fates)
+            .rev()
             .map(|(plan, fate)| {
                 let existing = case
                     .existing
@@ -55,14 +57,13 @@ impl<'a> Namer<'a> {
                     Fate::Finish => {
                         known(self.root, array).or_else(|| self.volume(plan, uuid, &container))
                     }
-                    Fate::Start => self.volume(plan, uuid, &container),
+                    Fate::Start | Fate::Not(_) => self.volume(plan, uuid, &container),
                     _ => None,
                 }
-            });
-        Christened {
-            volumes: volumes.collect(),
-            container,
-        }
+            })
+            .collect();
+        volumes.reverse();
+        Christened { volumes, container }
     }
 
     fn volume(&self, plan: &Plan<'_>, of: Uuid, container: &Choice) -> Option<Choice> {

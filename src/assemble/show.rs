@@ -13,6 +13,7 @@ use crate::context::{Context, Exit};
 use crate::imsm::Plan;
 use crate::json::Json;
 use crate::sys::disks::Disk;
+use crate::sys::md::conf;
 use crate::sys::{md, out};
 use crate::text::Printable;
 
@@ -29,21 +30,15 @@ pub(super) fn plan(
         return Exit::Done;
     }
     let mut text = String::new();
-    let namer = Namer::new(context.root);
-    let mut free = arrays
-        .empty
-        .iter()
-        .cloned()
-        .chain(md::free_numbers(context.root).map(|number| format!("md{number}")));
-    let goes = cases
-        .iter()
-        .any(|case| case.decision.outcome == Outcome::Goes);
-    for array in arrays.litter.iter().filter(|_| goes) {
+    let any = cases.iter().any(goes);
+    for array in arrays.litter.iter().filter(|_| any) {
         text += &format!("clear > {}\n", md::attr(array, "array_state"));
     }
+    let mut called = called(context, cases, arrays).into_iter();
     for case in cases {
+        let called = goes(case).then(|| called.next()).flatten();
         // A String takes all that is written to it.
-        let _ = container(&mut text, case, &namer, mode, disks, &mut free);
+        let _ = container(&mut text, case, called.as_ref(), mode, disks);
     }
     if cases.is_empty() {
         text.push_str("no IMSM container\n");
@@ -52,13 +47,36 @@ pub(super) fn plan(
     Exit::Done
 }
 
+/// What the arrays of those that are brought up would be called.
+fn called(context: &Context, cases: &[Case<'_, '_>], arrays: &Arrays) -> Vec<Called> {
+    let root = context.root;
+    let namer = Namer::new(root);
+    let named: Vec<_> = cases
+        .iter()
+        .filter(|case| goes(case))
+        .map(|case| (case, namer.christen(case)))
+        .collect();
+    let numbers = md::free_numbers(root).map(|number| format!("md{number}"));
+    let numbers = numbers.filter(|name| conf::is_free(root, name));
+    let mut free = arrays.empty.iter().cloned().chain(numbers);
+    let going = named.iter().map(|(case, names)| (*case, names));
+    let called = Called::all(going, &mut |wanted| match wanted.number {
+        Some(number) => Some(format!("md{number}")),
+        None => free.next(),
+    });
+    called.unwrap_or_default()
+}
+
+fn goes(case: &Case<'_, '_>) -> bool {
+    case.decision.outcome == Outcome::Goes
+}
+
 fn container(
     text: &mut String,
     case: &Case<'_, '_>,
-    namer: &Namer<'_>,
+    called: Option<&Called>,
     mode: Mode,
     disks: &[Disk],
-    free: &mut dyn Iterator<Item = String>,
 ) -> core::fmt::Result {
     let uuid = case.container.uuid();
     writeln!(
@@ -66,15 +84,6 @@ fn container(
         "container {uuid}: {}",
         outcome(&case.decision.outcome)
     )?;
-    let called = (case.decision.outcome == Outcome::Goes)
-        .then(|| {
-            let named = namer.christen(case);
-            Called::new(case, &named, &mut |wanted| match wanted.number {
-                Some(number) => Some(format!("md{number}")),
-                None => free.next(),
-            })
-        })
-        .flatten();
     for (plan, fate) in case.plans.iter().zip(&case.decision.fates) {
         volume(text, plan, fate)?;
     }

@@ -1,5 +1,5 @@
 //! What a boot wrote to its out disk, with every name that may differ from boot to boot replaced: disks and arrays are named
-//! by what they are.
+//! by what they are. The kernel's own names of the arrays are one value more.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,6 +113,16 @@ impl Dump {
             names.insert((*name).to_owned(), format!("D{number}"));
         }
         let mut dump = Self::default();
+        let alone = arrays
+            .values()
+            .filter_map(|array| array.config)
+            .collect::<BTreeSet<_>>()
+            .len()
+            == 1;
+        for (config, numbers) in numbers(&arrays, &names, alone) {
+            let values = dump.configs.entry(config).or_default();
+            values.insert("numbers".to_owned(), numbers);
+        }
         for (name, array) in &arrays {
             let Some(config) = array.config else {
                 dump.strays.push(format!("{name} ({})", array.version()));
@@ -208,6 +218,36 @@ fn labels(arrays: &BTreeMap<String, Array>) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The arrays of each configuration as they were numbered, from md127 downwards: `md127 container, md126 volume 1`. Where there
+/// are several the numbers are left out: mdadm's depend on which disk comes when.
+fn numbers(
+    arrays: &BTreeMap<String, Array>,
+    labels: &BTreeMap<String, String>,
+    alone: bool,
+) -> BTreeMap<usize, String> {
+    let mut order: Vec<(&String, usize)> = arrays
+        .iter()
+        .filter_map(|(name, array)| Some((name, array.config?)))
+        .collect();
+    order.sort_by_key(|(name, _)| {
+        let number = name.strip_prefix("md").and_then(|n| n.parse::<u32>().ok());
+        core::cmp::Reverse(number)
+    });
+    let mut numbers: BTreeMap<usize, String> = BTreeMap::new();
+    for (name, config) in order {
+        let label = labels.get(name).unwrap_or(name);
+        let one = match alone {
+            true => format!("{name} {label}"),
+            false => label.clone(),
+        };
+        numbers
+            .entry(config)
+            .and_modify(|all| *all = format!("{all}, {one}"))
+            .or_insert(one);
+    }
+    numbers
+}
+
 /// `text` with kernel names replaced, and the numbers that mdadm gives containers in the order they come.
 fn renamed(text: &str, names: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
@@ -248,8 +288,17 @@ mod tests {
 
     #[test]
     fn names_of_a_boot_are_gone() -> Result<()> {
-        let one = Dump::parse(&sample("nvme0n1", "md127", "md126"))?;
-        let other = Dump::parse(&sample("sdb", "md125", "md124"))?;
+        let mut one = Dump::parse(&sample("nvme0n1", "md127", "md126"))?;
+        let mut other = Dump::parse(&sample("sdb", "md125", "md9"))?;
+        let numbers = |dump: &mut Dump| dump.configs.get_mut(&3)?.remove("numbers");
+        assert_eq!(
+            numbers(&mut other).as_deref(),
+            Some("md125 container, md9 volume 0")
+        );
+        assert_eq!(
+            numbers(&mut one).as_deref(),
+            Some("md127 container, md126 volume 0")
+        );
         assert_eq!(one.configs, other.configs);
         let values = one.configs.get(&3).context("configuration 3")?;
         let is =
@@ -261,6 +310,21 @@ mod tests {
         is("container/map", "imsm 1:2:3:4 /dev/md/imsmN");
         let content = one.contents.get(&(3, "volume 0".to_owned()));
         assert_eq!(content, Some(&Content { at: 16, length: 4 }));
+        Ok(())
+    }
+
+    #[test]
+    fn of_several_configurations_only_the_order_counts() -> Result<()> {
+        let text = "== disks\nsda C03D0\nsdb C04D0\n== sys\n\
+                    /sys/block/md100/md/metadata_version:external:imsm\n/sys/block/md100/md/dev-sda/slot:none\n\
+                    /sys/block/md99/md/metadata_version:external:/md100/1\n/sys/block/md99/md/dev-sda/slot:0\n\
+                    /sys/block/md98/md/metadata_version:external:/md100/0\n/sys/block/md98/md/dev-sda/slot:0\n\
+                    /sys/block/md97/md/metadata_version:external:imsm\n/sys/block/md97/md/dev-sdb/slot:none\n== end\n";
+        let dump = Dump::parse(text)?;
+        let numbers = |config| dump.configs.get(&config)?.get("numbers");
+        let wanted = "container, volume 1, volume 0".to_owned();
+        assert_eq!(numbers(3), Some(&wanted));
+        assert_eq!(numbers(4), Some(&"container".to_owned()));
         Ok(())
     }
 

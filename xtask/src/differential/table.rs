@@ -150,6 +150,7 @@ pub(super) const TABLE: &[Config] = &[
     Config::new("matrix-5-0", &[NVME; 3], &[raid5(3, 64), raid0(3, 16)]),
     Config::new("matrix-1-0", &[NVME, SATA], &[raid1(), raid0(2, 32)]).quick(),
     Config::new("matrix-10-0", &[SCSI; 4], &[raid10(4, 64), raid0(4, 128)]),
+    Config::new("matrix-1-1", &[SATA, SCSI], &[raid1(), raid1()]).state(State::Incremental),
     Config::new("spare-raid1", &[SCSI; 3], &[raid1()]),
     Config::new("spare-raid5", &[NVME, SATA, NVME, SCSI], &[raid5(3, 16)]),
     Config::new("degraded-raid1", &[NVME; 2], &[raid1()]).state(State::Degraded),
