@@ -6,6 +6,7 @@
 //!
 //! dracut's initqueue makes `RDRETRY` passes, two a second (twice `rd.retry=`), and has mdadm start what lacks disks after two
 //! thirds of them: systemd's timer for mdadm is not set off there. Who waits less than that records a slow disk as failed.
+//! While somebody is asked for a passphrase dracut counts no pass, and quell goes on by the clock: disks come meanwhile.
 //!
 //! Sources: initramfs-tools' `init`, `scripts/local` and mdadm's `scripts/local-block/mdadm`; dracut's `dracut-initqueue.sh` and
 //! its module mdraid.

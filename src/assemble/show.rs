@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use super::Case;
 use super::act::{self, Called, Came};
+use super::create::Numbers;
 use super::decide::{Fate, Outcome, Patience};
 use super::look::Arrays;
 use super::naming::Namer;
@@ -13,7 +14,6 @@ use crate::context::{Context, Exit};
 use crate::imsm::Plan;
 use crate::json::Json;
 use crate::sys::disks::Disk;
-use crate::sys::md::conf;
 use crate::sys::{md, out};
 use crate::text::Printable;
 
@@ -56,13 +56,11 @@ fn called(context: &Context, cases: &[Case<'_, '_>], arrays: &Arrays) -> Vec<Cal
         .filter(|case| goes(case))
         .map(|case| (case, namer.christen(case)))
         .collect();
-    let numbers = md::free_numbers(root).map(|number| format!("md{number}"));
-    let numbers = numbers.filter(|name| conf::is_free(root, name));
-    let mut free = arrays.empty.iter().cloned().chain(numbers);
+    let mut numbers = Numbers::new(root, &arrays.empty, &arrays.litter);
     let going = named.iter().map(|(case, names)| (*case, names));
-    let called = Called::all(going, &mut |wanted| match wanted.number {
-        Some(number) => Some(format!("md{number}")),
-        None => free.next(),
+    let called = Called::all(going, &mut |wanted| {
+        let name = numbers.take(&wanted, &mut |_| Ok(true));
+        Some(name.ok()?.as_str().to_owned())
     });
     called.unwrap_or_default()
 }

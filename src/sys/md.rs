@@ -264,12 +264,9 @@ pub fn create(root: &Root, array: &str) -> Result<(), Errno> {
     root.write("/sys/module/md_mod/parameters/new_array", array.as_bytes())
 }
 
-/// The numbers N for which there is no `mdN`, in the order mdadm takes them.
-pub fn free_numbers(root: &Root) -> impl Iterator<Item = u32> {
-    (0..=127)
-        .rev()
-        .chain((128..=511).rev())
-        .filter(|n| !root.exists(path!("/sys/block/md{n}").as_str()))
+/// The N of `mdN`, in the order in which mdadm looks for one that is free.
+pub fn numbers() -> impl Iterator<Item = u32> {
+    (0..=127).rev().chain((128..=511).rev())
 }
 
 /// The text of a small file; empty where it is not.

@@ -51,6 +51,8 @@ tell_arrays() {
 	done | sort >/tmp/arrays
 	while read -r _line; do say "array: $_line"; done </tmp/arrays
 }
+# tell_numbers: what the kernel calls each volume, which is the same wherever nobody died midway.
+tell_numbers() { for _d in / /srv; do say "number: $(array_on "$_d") has $_d"; done; }
 is_one_mdmon() { [ "$(mdmons | wc -l)" = 1 ]; }
 # one_mdmon: one that systemd's last round of kills leaves alone, once the one of the initramfs has had its time to go.
 one_mdmon() {
