@@ -43,9 +43,12 @@ pub(super) fn differences(state: State, judge: &Values, found: &Values) -> Vec<S
     let mut keys: Vec<&String> = judge.keys().chain(found.keys()).collect();
     keys.sort();
     keys.dedup();
+    // Where only one side has spares only one knows numbers that can be compared.
+    let numbers = |key: &str| key != "numbers" || judge.get(key).and(found.get(key)).is_some();
     let show = |value: Option<&String>| value.map_or("not there".to_owned(), |v| format!("{v:?}"));
     keys.into_iter()
         .filter(|key| judge.get(*key) != found.get(*key) && !may_differ(state, key))
+        .filter(|key| numbers(key))
         .filter(|key| {
             !(is(POSITIONS, key) && judge.get(*key).zip(found.get(*key)).is_some_and(is_near))
         })
@@ -111,6 +114,14 @@ mod tests {
             differences(State::Clean, &judge, &found),
             ["volume 0/md/level: mdadm \"raid5\", quell not there"]
         );
+    }
+
+    #[test]
+    fn numbers_count_where_both_sides_have_them() {
+        let one = values(&[("numbers", "md127 container, md126 volume 1")]);
+        let other = values(&[("numbers", "md127 container, md125 volume 1")]);
+        assert_eq!(differences(State::Clean, &one, &other).len(), 1);
+        assert!(differences(State::Clean, &Values::new(), &one).is_empty());
     }
 
     #[test]

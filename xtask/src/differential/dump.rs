@@ -4,6 +4,9 @@
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a container is called that has only free spares.
+const SPARES: &str = "spares";
+
 /// What one configuration came to: `volume 0/md/level` and the like, with the values.
 pub(super) type Values = BTreeMap<String, String>;
 
@@ -113,15 +116,17 @@ impl Dump {
             names.insert((*name).to_owned(), format!("D{number}"));
         }
         let mut dump = Self::default();
-        let alone = arrays
-            .values()
-            .filter_map(|array| array.config)
-            .collect::<BTreeSet<_>>()
-            .len()
-            == 1;
-        for (config, numbers) in numbers(&arrays, &names, alone) {
+        // Of several configurations mdadm's numbers depend on which disk comes when, and free spares take one.
+        let configs: BTreeSet<Option<usize>> = arrays.values().map(|array| array.config).collect();
+        let alone = configs.len() == 1 && !names.values().any(|label| label == SPARES);
+        for (config, order) in order(&arrays, &names) {
             let values = dump.configs.entry(config).or_default();
-            values.insert("numbers".to_owned(), numbers);
+            let labels: Vec<&str> = order.iter().map(|(_, label)| *label).collect();
+            values.insert("order".to_owned(), labels.join(", "));
+            if alone {
+                let numbers: Vec<String> = order.iter().map(|(n, l)| format!("{n} {l}")).collect();
+                values.insert("numbers".to_owned(), numbers.join(", "));
+            }
         }
         for (name, array) in &arrays {
             let Some(config) = array.config else {
@@ -211,41 +216,37 @@ fn labels(arrays: &BTreeMap<String, Array>) -> BTreeMap<String, String> {
             let label = match array.volume() {
                 Some((_, index)) => format!("volume {index}"),
                 None if seen.insert(array.config) => "container".to_owned(),
-                None => "spares".to_owned(),
+                None => SPARES.to_owned(),
             };
             (name.clone(), label)
         })
         .collect()
 }
 
-/// The arrays of each configuration as they were numbered, from md127 downwards: `md127 container, md126 volume 1`. Where there
-/// are several the numbers are left out: mdadm's depend on which disk comes when.
-fn numbers(
-    arrays: &BTreeMap<String, Array>,
-    labels: &BTreeMap<String, String>,
-    alone: bool,
-) -> BTreeMap<usize, String> {
-    let mut order: Vec<(&String, usize)> = arrays
+/// The arrays of each configuration as they were numbered, from md127 downwards, each with its label; but for free spares, for
+/// which quell makes none.
+fn order<'a>(
+    arrays: &'a BTreeMap<String, Array>,
+    labels: &'a BTreeMap<String, String>,
+) -> BTreeMap<usize, Vec<(&'a str, &'a str)>> {
+    let mut all: Vec<(&str, usize)> = arrays
         .iter()
-        .filter_map(|(name, array)| Some((name, array.config?)))
+        .filter_map(|(name, array)| Some((name.as_str(), array.config?)))
         .collect();
-    order.sort_by_key(|(name, _)| {
+    all.sort_by_key(|(name, _)| {
         let number = name.strip_prefix("md").and_then(|n| n.parse::<u32>().ok());
         core::cmp::Reverse(number)
     });
-    let mut numbers: BTreeMap<usize, String> = BTreeMap::new();
-    for (name, config) in order {
-        let label = labels.get(name).unwrap_or(name);
-        let one = match alone {
-            true => format!("{name} {label}"),
-            false => label.clone(),
-        };
-        numbers
-            .entry(config)
-            .and_modify(|all| *all = format!("{all}, {one}"))
-            .or_insert(one);
+    let mut order: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+    for (name, config) in all {
+        if let Some(label) = labels.get(name).filter(|label| *label != SPARES) {
+            order
+                .entry(config)
+                .or_default()
+                .push((name, label.as_str()));
+        }
     }
-    numbers
+    order
 }
 
 /// `text` with kernel names replaced, and the numbers that mdadm gives containers in the order they come.
@@ -321,10 +322,13 @@ mod tests {
                     /sys/block/md98/md/metadata_version:external:/md100/0\n/sys/block/md98/md/dev-sda/slot:0\n\
                     /sys/block/md97/md/metadata_version:external:imsm\n/sys/block/md97/md/dev-sdb/slot:none\n== end\n";
         let dump = Dump::parse(text)?;
-        let numbers = |config| dump.configs.get(&config)?.get("numbers");
-        let wanted = "container, volume 1, volume 0".to_owned();
-        assert_eq!(numbers(3), Some(&wanted));
-        assert_eq!(numbers(4), Some(&"container".to_owned()));
+        let of = |config, key| {
+            let value = dump.configs.get(&config)?.get(key);
+            value.map(String::as_str)
+        };
+        assert_eq!(of(3, "order"), Some("container, volume 1, volume 0"));
+        assert_eq!(of(4, "order"), Some("container"));
+        assert_eq!((of(3, "numbers"), of(4, "numbers")), (None, None));
         Ok(())
     }
 
